@@ -1,4 +1,4 @@
-"""Outputs of the engine: actions for its driver, and decisions that become events. Plain values."""
+"""Outputs of the engine: actions for its driver, and decisions that become events."""
 
 from __future__ import annotations
 
@@ -13,16 +13,11 @@ if TYPE_CHECKING:
 
 
 class Send(NamedTuple):
-    """Send the next request of a step now.
-
-    Attributes:
-        number: 1 for the first attempt.
-        held_by: The cause of its wait: `slot`, `barrier`, `backoff`, a limit, `paused`, `retry`, or empty.
-    """
+    """Send the next request of a step now."""
 
     step: int
     number: int
-    held_by: str
+    held_by: str  # `slot`, `barrier`, `backoff`, a limit, `paused`, `retry`, or empty
 
 
 class Begin(NamedTuple):
@@ -32,10 +27,7 @@ class Begin(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Ask a person for approval, and report the decision with `Engine.decided`.
-
-    To approve an answer, `call` has no function.
-    """
+    """Ask a person to approve a call, or an answer if it has no function; report it with `Engine.decided`."""
 
     call: Call
 
@@ -48,14 +40,10 @@ class Count(NamedTuple):
 
 
 class Abort(NamedTuple):
-    """Abort a step's request or call, and report its end.
-
-    Attributes:
-        why: `late` for the step's deadline, `over` for the run's, `stopped` on demand.
-    """
+    """Abort a step's request or call, and report its end."""
 
     step: int
-    why: str
+    why: str  # `late`: the step's deadline; `over`: the run's; `stopped`: on demand
 
 
 class WakeAt(NamedTuple):
@@ -94,7 +82,6 @@ class Skipped(NamedTuple):
 
     @property
     def status(self) -> Status:
-        """The status, as in `AgentEnded`."""
         return "skipped"
 
 
@@ -105,6 +92,4 @@ class Reopened(NamedTuple):
 
 
 Action = Send | Begin | Ask | Count | Abort | WakeAt | Done
-"""Actions of a driver."""
 Decision = Send | Take | Abort | WakeAt | Done | AgentReady | AgentEnded | Skipped | Backoff | Reopened
-"""Decisions of the conductor."""

@@ -1,7 +1,6 @@
 """Alerts: rules such as `p95 > 30`, evaluated at each event of a run, so live runs, recordings and forecasts agree.
 
-An episode begins when a rule is broken, and ends when the rule has held for `CALM_S`, so a value that oscillates around
-its threshold is one alert.
+An episode ends when the rule has held for `CALM_S`, so an oscillating value is one alert.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
 OnAlert = Literal["tell", "pause", "stop"]
 ON_ALERT: Final[tuple[OnAlert, ...]] = ("tell", "pause", "stop")
 LATELY_S: Final = 60.0
-"""Window in seconds of spending and utilization."""
+"""Seconds of spending and utilization that count."""
 RECENT: Final = 100
-"""Number of agents for percentiles, and of requests for error rates."""
+"""Agents for percentiles, requests for error rates."""
 LEAST: Final = 20
 """Minimum requests for an error rate."""
 CALM_S: Final = 10.0
@@ -57,12 +56,7 @@ _RULE = re.compile(r"\s*([A-Za-z_]\w*)\s*>\s*(\d+(?:\.\d+)?|\.\d+)\s*(%|s)?\s*")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A limit on a metric.
-
-    Attributes:
-        metric: One of `METRICS`.
-        most: Maximum value; shares are from 0 to 1.
-    """
+    """A limit on a metric, one of `METRICS`; shares are from 0 to 1."""
 
     metric: str
     most: float
@@ -71,7 +65,6 @@ class Rule:
         return f"{self.metric} > {self.write(self.most)}"
 
     def write(self, value: float) -> str:
-        """Format a value of the metric."""
         if self.metric in SHARES:
             return f"{100 * value:.3g}%"
         if self.metric == "usd_per_min":
@@ -80,11 +73,7 @@ class Rule:
 
     @staticmethod
     def read(text: object) -> Rule:
-        """Parse a rule such as `p95 > 30` or `errors > 2%`.
-
-        Raises:
-            DeclarationError: Not a rule; the error shows the form.
-        """
+        """Parse a rule such as `p95 > 30`, or raise a `DeclarationError` that shows the form."""
         found = _RULE.fullmatch(text.replace("$", "")) if isinstance(text, str) else None
         if found is None:
             hint = "Write a number that must not be exceeded: 'p95 > 30', 'errors > 2%', 'queue > 500'."
@@ -152,12 +141,10 @@ class Alerts:
 
 
 def rules_of(texts: Iterable[str]) -> tuple[Rule, ...]:
-    """Parse rules, without duplicates; the defaults if empty."""
     return tuple(dict.fromkeys(map(Rule.read, tuple(texts) or DEFAULT_RULES)))
 
 
 def episodes_of(record: RunRecord, rules: Sequence[Rule]) -> list[Episode]:
-    """Return the episodes of a run: recorded, under way or forecast."""
     watch = AlertWatch(rules, slots_of(record))
     watch.read(record.events)
     watch.settle()
@@ -165,7 +152,6 @@ def episodes_of(record: RunRecord, rules: Sequence[Rule]) -> list[Episode]:
 
 
 def slots_of(record: RunRecord) -> int | None:
-    """Return the concurrency of a run, or `None` if unknown."""
     return None if record.terms is None else record.terms.policy.get("concurrency")
 
 
@@ -180,11 +166,10 @@ class AlertWatch:
 
     @property
     def open(self) -> list[Episode]:
-        """Open episodes."""
         return list(self._open.values())
 
     def read(self, events: Sequence[Event]) -> list[Episode]:
-        """Read new events. Return the episodes that began."""
+        """Return the episodes that began with these events."""
         before, last = len(self.episodes), len(events) - 1
         for place in range(self._seen, len(events)):
             at_s = events[place].at_s
@@ -208,18 +193,13 @@ class AlertWatch:
                 del self._open[rule]
 
     def settle(self) -> None:
-        """End the episodes if their rule holds, after the last event."""
         for rule, since_s in self._held_s.items():
             self._open.pop(rule).ended_s = since_s
         self._held_s.clear()
 
 
 class Gauges:
-    """Current metrics of a run, at constant cost per event.
-
-    Args:
-        slots: The concurrency; `None` if unknown.
-    """
+    """Current metrics of a run, at constant cost per event."""
 
     def __init__(self, slots: int | None) -> None:
         self._slots = slots
@@ -234,7 +214,6 @@ class Gauges:
         self._sorted: dict[int, float | None] = {}
 
     def add(self, event: Event) -> None:
-        """Record an event."""
         self._pass_time(event.at_s)
         match event:
             case AgentReady(at_s, agent):
@@ -267,7 +246,7 @@ class Gauges:
             self._spent.append((event.at_s, event.price.cost_usd))
 
     def _pass_time(self, at_s: float) -> None:
-        """Add the seconds of running requests; forget entries older than a minute."""
+        """Add the seconds of running requests, and forget entries older than a minute."""
         before_s, used = self._used[-1]
         if at_s > before_s:
             self._used.append((at_s, used + (at_s - before_s) * len(self._under_way)))
@@ -276,16 +255,15 @@ class Gauges:
 
     @property
     def running(self) -> int:
-        """Number of running requests."""
         return len(self._under_way)
 
     @property
     def waited_s(self) -> float | None:
-        """Median seconds from ready to first request over the last 100 agents, or `None`."""
+        """Median seconds from ready to first request over the last 100 agents."""
         return percentile(self._waited, 50)
 
     def value(self, metric: str, at_s: float) -> float | None:
-        """Return a metric at a moment; `None` if too little is known."""
+        """Return a metric, or `None` if too little is known."""
         match metric:
             case "errors":
                 n = len(self._failed)

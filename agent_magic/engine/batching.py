@@ -1,7 +1,6 @@
 """Which requests are sent in batches: half the price, hours later.
 
-A batched request takes no slot and waits for no rate limit, cache leader or key. It counts toward the budget. Its
-deadline is the vendor's: a batch ends after a day.
+A batched request takes no slot and waits for no limit, cache leader or key; it counts toward the budget.
 """
 
 from __future__ import annotations
@@ -27,14 +26,7 @@ LIVE_SHARE = 0.25
 
 
 class Batching:
-    """Decides for each queued step whether its next request is batched.
-
-    `layers_left` is the number of requests one after another from each step to the end, itself included.
-
-    Attributes:
-        steps: Steps with requests that may be batched.
-        now: Steps with a batched next or current request.
-    """
+    """Decides whether a queued step's next request is batched; `now` has those whose next or current one is."""
 
     def __init__(
         self, policy: Policy, steps: Collection[int], layers_left: Sequence[float], batch_s: float = BATCH_S
@@ -46,16 +38,15 @@ class Batching:
         self._live: set[int] = set()
 
     def decide(self, step: int, now: float) -> None:
-        """Decide for the next request of a step."""
         by_batch = step in self.steps and step not in self._live and self._is_in_time(step, now)
         (self.now.add if by_batch else self.now.discard)(step)
 
     def ahead(self, layers: Sequence[int]) -> set[int]:
-        """Return the steps that will be batched if each batch takes its expected time, by the layer of each."""
+        """Return the steps that will be batched if each batch takes its expected time."""
         return {one for one in self.steps if self._is_in_time(one, layers[one] * self._batch_s)}
 
     def failed(self, step: int) -> None:
-        """Record a failed request: after a batch it is asked live, if the policy says so."""
+        """Ask live after a failed batch, if the policy says so."""
         if self._falls_back and step in self.now:
             self._live.add(step)
 
@@ -66,11 +57,7 @@ class Batching:
 
 
 def batching_of(plan: Plan, policy: Policy) -> Batching | None:
-    """Return the batching of a plan, or `None` if nothing may be batched.
-
-    Raises:
-        PlanError: The policy and the plan contradict each other.
-    """
+    """Return the batching of a plan, if any; raise a `PlanError` if policy and plan contradict."""
     if policy.batch == "off":  # except those that say `batch` themselves
         may = {number for number in plan.special if plan.agents[number].batch == "on"}
     else:
@@ -81,7 +68,7 @@ def batching_of(plan: Plan, policy: Policy) -> Batching | None:
 
 
 def _may(step: Step, policy: Policy) -> bool:
-    """Return whether a step's requests may be batched; a `PlanError` if the policy demands it despite its tools."""
+    """Return whether a step may be batched; raise a `PlanError` if the policy demands it despite its tools."""
     if not isinstance(step, Agent) or step.batch is not None:
         return isinstance(step, Agent) and step.batch == "on"
     if policy.batch == "on" and step.tools.functions:

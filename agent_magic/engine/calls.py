@@ -1,7 +1,7 @@
-"""Scheduling of function calls: which of the requested calls may begin now.
+"""Scheduling of function calls.
 
-A call may wait for approval, for the calls beside it if it must run alone, and for resources: a semaphore with limited
-units, or a path that it writes and others read. Calls begin in the order of the requests, each as soon as it can.
+A call waits for approval, for the calls beside it if it must run alone, and for resources: a semaphore, or a path that
+it writes and others read. Calls begin in the order of requests, each as soon as it can.
 """
 
 from __future__ import annotations
@@ -24,49 +24,28 @@ T = TypeVar("T")
 
 
 class Wanted(NamedTuple):
-    """A tool call requested by a response, or the call of a task.
-
-    Attributes:
-        id: The provider's id; empty for a task.
-        arguments: The model's arguments as JSON text; empty for a task.
-        alone: True if no other call of the response may run beside it.
-        ask: True if a person must approve it first.
-    """
+    """A tool call requested by a response, or the call of a task, which has no `id` and no `arguments`."""
 
     id: str
     tool: str
     arguments: str
-    alone: bool = False
-    ask: bool = False
+    alone: bool = False  # no other call of the response may run beside it
+    ask: bool = False  # a person must approve it first
     holds: tuple[Held, ...] = ()
     code: str = ""
 
 
 class Call(NamedTuple):
-    """A call of a step.
-
-    Attributes:
-        number: 1 for the step's first call.
-        turn: Number of the attempt that requested it; 0 for a task.
-    """
+    """A call of a step."""
 
     step: int
     number: int
-    turn: int
+    turn: int  # number of the attempt that requested it; 0 for a task
     wanted: Wanted
 
 
 class Result(NamedTuple):
-    """The result of a call, as the driver reports it; see `agent_magic.record.events.CallEnded`.
-
-    Attributes:
-        text: The result sent to the model; a task's value as text.
-        packed: The value as JSON; `None` if it cannot be serialised.
-        trace: Traceback of an error, from the user's own line on.
-        blocks: True if `text` is content blocks as JSON.
-        attempts: Maximum attempts after a failure of a task.
-        ends: True if the agent fails with this call.
-    """
+    """The result of a call, as the driver reports it; see `agent_magic.record.events.CallEnded`."""
 
     status: CallStatus
     text: str = ""
@@ -74,12 +53,12 @@ class Result(NamedTuple):
     kind: str | None = None
     source: Source = "live"
     value: Any = None
-    packed: str | None = None
+    packed: str | None = None  # the value as JSON; `None` if it cannot be serialised
     prints: str = ""
-    trace: str = ""
-    blocks: bool = False
-    attempts: int = 1
-    ends: bool = False
+    trace: str = ""  # from the user's own line on
+    blocks: bool = False  # True if `text` is content blocks as JSON
+    attempts: int = 1  # maximum after a failure of a task
+    ends: bool = False  # the agent fails with this call
     takes: str = ""
     artifacts: tuple[Artifact, ...] = ()
     files: tuple[Attachment, ...] = ()
@@ -101,7 +80,7 @@ class Verdict(NamedTuple):
 
 
 EXACT: Final = 1 + 1e-9
-"""Amounts of a resource are compared so closely: ten times 0.1 is 1."""
+"""Amounts are compared so closely: ten times 0.1 is 1."""
 
 
 class Resources:
@@ -111,7 +90,6 @@ class Resources:
         self._held: dict[str, list[Held]] = {}
 
     def are_free(self, holds: Sequence[Held]) -> bool:
-        """Return whether all of these can be held beside the current holders."""
         if not holds:
             return True
         for one in holds:
@@ -121,12 +99,10 @@ class Resources:
         return True
 
     def take(self, holds: Iterable[Held]) -> None:
-        """Acquire these."""
         for one in holds:
             self._held.setdefault(one.name, []).append(one)
 
     def give_back(self, holds: Iterable[Held]) -> None:
-        """Release these."""
         for one in holds:
             self._held[one.name].remove(one)
             if not self._held[one.name]:
@@ -134,21 +110,18 @@ class Resources:
 
 
 class Holding:
-    """Resources that the steps of a run hold while they run: between turns and before retries too.
-
-    `alone` lets only one step run at a time.
-    """
+    """Resources that steps hold while they run, between turns too; `alone` lets only one step run."""
 
     def __init__(self, holds: Mapping[int, tuple[Held, ...]], resources: Resources, *, alone: bool = False) -> None:
         self._holds, self._resources, self._alone = holds, resources, alone
         self._holding: set[int] = set()
 
     def line(self, step: int) -> str:
-        """Return the part of a queue's name that stands for the step's resources; empty without any."""
+        """Return the part of a queue's name that stands for the step's resources."""
         return f" {self._holds[step]}" if step in self._holds else ""
 
     def held_by(self, step: int) -> Reason | None:
-        """Return the reason a step may not run now, or `None` if it may."""
+        """Return the reason a step may not run now."""
         if step in self._holding:
             return None
         if self._alone and self._holding:
@@ -156,27 +129,22 @@ class Holding:
         return None if self._resources.are_free(self._holds.get(step, ())) else "resource"
 
     def take(self, step: int) -> None:
-        """Acquire a step's resources, unless it holds them already."""
         if step not in self._holding and (self._alone or step in self._holds):
             self._resources.take(self._holds.get(step, ()))
             self._holding.add(step)
 
     def give_back(self, step: int) -> None:
-        """Release a step's resources."""
         if step in self._holding:
             self._holding.discard(step)
             self._resources.give_back(self._holds.get(step, ()))
 
 
 class _Asked:
-    """A waiting call, with the reason it waits."""
-
     __slots__ = ("call", "free", "held_by")
 
     def __init__(self, call: Call, held_by: str) -> None:
         self.call, self.held_by = call, held_by
         self.free = not call.wanted.ask
-        """True if no approval is needed any more."""
 
 
 class Calls:
@@ -197,7 +165,7 @@ class Calls:
         return [one.call for step in steps for one in self._waiting.get(step, {}).values() if not one.free]
 
     def agree(self, call: Call, wanted: Wanted) -> Call | None:
-        """Record the approval of a call in its current form. Return `None` if it no longer waits."""
+        """Record the approval of a call in its current form; return `None` if it no longer waits."""
         asked = self._waiting.get(call.step, {}).get(call.number)
         if asked is None:
             return None
@@ -205,7 +173,7 @@ class Calls:
         return asked.call
 
     def next(self) -> tuple[Call, str] | None:
-        """Begin the first call that may begin. Return it with the reason it waited, or `None`."""
+        """Begin the first call that may, and return it with the reason it waited."""
         for turn in self._waiting.values():
             for asked in turn.values():
                 if (held := self._held(asked)) is None:
@@ -218,7 +186,7 @@ class Calls:
         return None
 
     def _held(self, asked: _Asked) -> Reason | None:
-        """Return the reason a call waits, or `None` if it may begin."""
+        """Return the reason a call waits."""
         if not asked.free:
             return "person"
         call = asked.call
@@ -228,35 +196,30 @@ class Calls:
         return None if self._resources.are_free(call.wanted.holds) else "resource"
 
     def take_out(self, call: Call) -> bool:
-        """Remove a waiting call. Return False if it has begun."""
+        """Remove a waiting call; return False if it has begun."""
         return _take(self._waiting, call)
 
     def ended(self, call: Call) -> None:
-        """Remove a finished call."""
         _take(self._running, call)
         self._resources.give_back(call.wanted.holds)
 
     def drop(self, step: int) -> None:
-        """Remove the waiting calls of a step."""
         self._waiting.pop(step, None)
 
     def running(self, step: int) -> list[Call]:
-        """Return the running calls of a step."""
         return [*self._running.get(step, {}).values()]
 
     def has(self, step: int) -> bool:
-        """Return whether a step has waiting or running calls."""
         return step in self._waiting or step in self._running
 
     def held_by(self, step: int) -> str:
-        """Return the reason all calls of a step wait; empty if one runs or there are none."""
+        """Return the reason all calls of a step wait; empty if one runs."""
         if step in self._running:
             return ""
         return next((asked.held_by for asked in self._waiting.get(step, {}).values()), "")
 
 
 def _take(calls: dict[int, dict[int, T]], call: Call) -> bool:
-    """Remove a call from its step. Return False if it is not there."""
     of_step = calls.get(call.step, {})
     found = of_step.pop(call.number, None) is not None
     if found and not of_step:

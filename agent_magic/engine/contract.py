@@ -47,9 +47,7 @@ class Requests(Protocol):
     """Writes the requests of a run's steps and bounds their use."""
 
     @property
-    def models(self) -> Sequence[str]:
-        """The model of each step."""
-        ...
+    def models(self) -> Sequence[str]: ...
 
     @property
     def limit_classes(self) -> Sequence[str]:
@@ -58,24 +56,20 @@ class Requests(Protocol):
 
     @property
     def prefixes(self) -> Prefixes | None:
-        """Steps that share a cached context, or `None` if caching is off."""
+        """Steps that share a cached context; `None` if caching is off."""
         ...
 
     @property
     def batching(self) -> Batching | None:
-        """Decides which requests are sent in batches, or `None` if none are."""
+        """Decides which requests are batched; `None` if none are."""
         ...
 
     def max_turns(self, step: int) -> int:
-        """Return the maximum number of requests per answer of a step."""
+        """Return the maximum number of requests per answer."""
         ...
 
     def write(self, step: int) -> Request:
-        """Return the request of a step whose parents are done.
-
-        Raises:
-            DeclarationError: The prompt cannot be filled in.
-        """
+        """Return the request of a step; raise a `DeclarationError` if its prompt cannot be filled in."""
         ...
 
     def need(self, step: int) -> Need:
@@ -87,7 +81,7 @@ class Requests(Protocol):
         ...
 
     def count(self, step: int) -> bool:
-        """Queue the step's next request for token counting. Return True if it must wait for the count."""
+        """Queue the step's next request for token counting; return True if it must wait for the count."""
         ...
 
     def to_count(self) -> Sequence[tuple[int, Request]]:
@@ -95,15 +89,15 @@ class Requests(Protocol):
         ...
 
     def counted(self, step: int, tokens: int | None) -> None:
-        """Record the input tokens of the step's next request; `None` means the count failed."""
+        """Record the counted input tokens; `None` if the count failed."""
         ...
 
     def used(self, step: int, usage: Usage, model: str) -> None:
-        """Record the usage of a request, which may exceed its estimate, and the model that answered."""
+        """Record the usage of a request, which may exceed its estimate."""
         ...
 
     def close(self, step: int) -> bool:
-        """Make the step's next request the last of its conversation. Return True if this is a change."""
+        """Make the step's next request the last of its conversation; return True if this is a change."""
         ...
 
     @property
@@ -112,19 +106,14 @@ class Requests(Protocol):
         ...
 
     def fault(self, step: int, answer: Answer) -> CallError | None:
-        """Return the error in an answer, or `None` if it is valid.
-
-        `Escalated` is not an error: it asks for the next model of the cascade.
-        """
+        """Return the error in an answer; `Escalated` asks for the next model of the cascade."""
         ...
 
     @property
-    def falls_back(self) -> bool:
-        """True if any step has a fallback model."""
-        ...
+    def falls_back(self) -> bool: ...
 
     def fall_back(self, step: int) -> bool:
-        """Switch the step to its next fallback model. Return False if it has none or its conversation has begun."""
+        """Switch to the next fallback model; return False if there is none or the conversation has begun."""
         ...
 
     def shares(self, step: int) -> bool:
@@ -132,14 +121,11 @@ class Requests(Protocol):
         ...
 
     def ease(self, step: int) -> bool:
-        """Make the step's next request cheaper, as the policy allows. Return False if nothing changed.
-
-        The model, and so the queue, may change: `fall_back` is called next and returns True once.
-        """
+        """Make the step's next request cheaper, if the policy allows; `fall_back` then returns True once."""
         ...
 
     def escalate(self, step: int) -> None:
-        """Switch the step to the next model of its cascade, after `fault` returned `Escalated`."""
+        """Switch to the next model of the cascade, after `fault` returned `Escalated`."""
         ...
 
     def is_silent(self, answer: Answer) -> bool:
@@ -147,10 +133,7 @@ class Requests(Protocol):
         ...
 
     def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None:
-        """Record the turn that the step's next request continues; `None` starts a new conversation.
-
-        `reply` is the user message that follows; empty to continue without one.
-        """
+        """Record the turn to continue, with the user message `reply` after it; `None` starts a new conversation."""
         ...
 
     def answered(self, step: int, text: str) -> None:
@@ -164,22 +147,20 @@ class Requests(Protocol):
 
     @property
     def flow(self) -> Choices | None:
-        """Decides which steps are skipped, or `None` if none are."""
+        """Decides which steps are skipped; `None` if none are."""
         ...
 
     @property
-    def holds(self) -> Mapping[int, tuple[Held, ...]]:
-        """Resources that steps hold while they run."""
-        ...
+    def holds(self) -> Mapping[int, tuple[Held, ...]]: ...
 
     @property
     def asked_of(self) -> Container[int]:
-        """Steps with answers that need approval before they are passed on."""
+        """Steps whose answers need approval before they are passed on."""
         ...
 
     @property
     def saved(self) -> Container[int]:
-        """Steps with answers that are saved to files before they are passed on."""
+        """Steps whose answers are saved to files before they are passed on."""
         ...
 
     def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:
@@ -187,40 +168,32 @@ class Requests(Protocol):
         ...
 
     def called(self, call: Call, result: Result) -> None:
-        """Record the result of a call. After the last call of a turn, the next request includes the results."""
+        """Record the result of a call; after the last one of a turn, the next request includes them all."""
         ...
 
 
 class Outcome(NamedTuple):
-    """The outcome of one request, as the driver reports it.
-
-    Attributes:
-        failure: The error; `None` for an answer or an aborted request.
-        partial: Text received before an incomplete response broke off.
-        price: The cost if the driver knows it; `None` to compute it from usage.
-    """
+    """The outcome of one request, as the driver reports it."""
 
     answer: Answer | None = None
-    failure: Failure | None = None
+    failure: Failure | None = None  # `None` for an answer or an aborted request
     status: int | None = None
     usage: Usage | None = None
     source: Source | None = None
-    partial: str = ""
+    partial: str = ""  # text received before the response broke off
     readings: Readings | None = None
-    price: Price | None = None
+    price: Price | None = None  # `None` to compute it from usage
     worker: str = ""
 
 
 UNSENT = Outcome(usage=NOTHING_USED, price=NOT_BILLED)
-"""The outcome of a request that was never sent."""
 
 
 UNBOUNDED = 1_000_000
-"""More turns than any conversation has."""
 
 
 class WithoutCalls:
-    """Defaults of `Requests` for steps without tools and alternative models."""
+    """Defaults of `Requests` for steps without tools, cascades and other models."""
 
     tasks: Mapping[int, Wanted] = {}
     holds: Mapping[int, tuple[Held, ...]] = {}
@@ -231,47 +204,37 @@ class WithoutCalls:
     falls_back = False
 
     def identity(self, step: int) -> Hashable:
-        """Return `None`: no answers are shared."""
         del step
         return None
 
     def close(self, step: int) -> bool:
-        """Do nothing."""
         del step
         return False
 
     def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:
-        """Return no calls."""
         del step, answer
         return ()
 
-    def called(self, call: Call, result: Result) -> None:
-        """Do nothing."""
+    def called(self, call: Call, result: Result) -> None: ...
 
     def fall_back(self, step: int) -> bool:
-        """Return False: there is no fallback model."""
         del step
         return False
 
     def shares(self, step: int) -> bool:
-        """Return True: requests never change."""
         del step
         return True
 
     def ease(self, step: int) -> bool:
-        """Return False: requests never become cheaper."""
         del step
         return False
 
-    def escalate(self, step: int) -> None:
-        """Do nothing: there is no cascade."""
+    def escalate(self, step: int) -> None: ...
 
     def is_silent(self, answer: Answer) -> bool:
-        """Return False: there are no tool calls."""
         del answer
         return False
 
     def max_turns(self, step: int) -> int:
-        """Return the unbounded number of turns."""
         del step
         return UNBOUNDED

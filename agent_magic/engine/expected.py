@@ -28,13 +28,12 @@ class Factors:
         self._took = self._expected = 0.0
 
     def add(self, kind: str, took: float, expected: float) -> None:
-        """Add a finished step."""
         before = self._seen.get(kind, (0.0, 0.0))
         self._seen[kind] = before[0] + took, before[1] + expected
         self._took, self._expected = self._took + took, self._expected + expected
 
     def of(self, kind: str) -> float:
-        """Return the ratio of a kind, of all kinds if it has none yet, or 1."""
+        """Return the ratio of a kind; of all kinds if it has none yet."""
         took, expected = self._seen.get(kind, (self._took, self._expected))
         return took / expected if expected > 0 else 1.0
 
@@ -113,13 +112,12 @@ def _usable(rows: Sequence[Past], *, simulated: bool) -> list[Past]:
 
 
 def _pace_s(rows: Sequence[Past]) -> float | None:
-    """Return the median seconds per output token, or `None` if unknown."""
     paces = [row.api_s / row.output_tokens for row in rows if row.output_tokens]
     return median(paces) if paces else None
 
 
 def _share_used(agents: Sequence[Step], keys: Sequence[_Key], rows: Mapping[_Key, list[Past]]) -> float:
-    """Return the median share of `max_tokens` that answers use, or 1 if unknown."""
+    """Return the median share of `max_tokens` that answers use, or 1."""
     capped = {key: agent.max_tokens for agent, key in zip(agents, keys, strict=True) if agent.max_tokens}
     shares = [row.output_tokens / most for key, most in capped.items() for row in rows[key] if row.output_tokens]
     return median(shares) if shares else 1.0

@@ -1,8 +1,4 @@
-"""Health of a run with its provider: use of limits, refusals, retries, latency, open breakers.
-
-Thresholds follow common practice for APIs: under 60 % of a limit is good, over 70 % is not; first tokens within 2
-seconds are good; any recent refusal is a sign of load.
-"""
+"""Health of a run with its provider, by thresholds of common practice for APIs."""
 
 from __future__ import annotations
 
@@ -27,9 +23,9 @@ if TYPE_CHECKING:
 Level = Literal["ok", "warn", "bad"]
 LEVELS: Final[tuple[Level, ...]] = ("ok", "warn", "bad")
 RECENT: Final = 10
-"""Number of recent answers; the trend compares their median with the same number before them."""
+"""Answers that count as recent; the trend compares their median with that of as many before."""
 LEAST: Final = 4
-"""Minimum answers on either side of a trend."""
+"""Answers needed on either side of a trend."""
 LATELY_S: Final = 60.0
 UNJUDGED: Final = frozenset({ESCALATED, BEATEN, InvalidAnswer.__name__, "cancelled"})
 """Ends of attempts that say nothing about the provider."""
@@ -37,41 +33,28 @@ UNJUDGED: Final = frozenset({ESCALATED, BEATEN, InvalidAnswer.__name__, "cancell
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Thresholds of `warn` and `bad`; shares and refusals are of the last minute.
-
-    Attributes:
-        warn_share: Share of a limit; `bad_share` likewise.
-        warn_latency_s: Median seconds to the first token.
-        bad_refusals: Number of 429s; a single one is a warning.
-        warn_failed_share: Share of ended requests that failed otherwise.
-        bad_failed_share: The same, with at least two failures.
-    """
+    """Thresholds of `warn` and `bad`, over the last minute."""
 
     warn_share: float = 0.6
     bad_share: float = 0.7
-    warn_latency_s: float = 2.0
-    bad_refusals: int = 5
+    warn_latency_s: float = 2.0  # median seconds to the first token
+    bad_refusals: int = 5  # a single 429 is a warning
     warn_failed_share: float = 0.2
-    bad_failed_share: float = 0.5
+    bad_failed_share: float = 0.5  # with at least two failures
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Health:
-    """The health of a run.
-
-    Attributes:
-        latency_s: Median seconds to the first token of recent answers; `None` without any.
-        latency_trend_s: Change of that against earlier answers; `None` if there are too few.
-        breakers: Current stops in words: open breakers, and a provider's demand to wait.
-    """
+    """The health of a run."""
 
     level: Level
     reason: str
     limits: tuple[LimitUse, ...] = field(default=(), kw_only=True)
     refusals: int = field(default=0, kw_only=True)
     retries: int = field(default=0, kw_only=True)
-    latency_s: float | None = field(default=None, kw_only=True)
-    latency_trend_s: float | None = field(default=None, kw_only=True)
+    latency_s: float | None = field(default=None, kw_only=True)  # median seconds to the first token of recent answers
+    latency_trend_s: float | None = field(default=None, kw_only=True)  # change of that against earlier answers
+    # current stops in words: open breakers, a provider's demand to wait
     breakers: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __repr__(self) -> str:
@@ -109,7 +92,6 @@ class Watch:
         self.retries = 0
 
     def read(self, events: Sequence[Event]) -> None:
-        """Read new events."""
         for event in events[self._seen :]:
             match event:
                 case AttemptStarted():
@@ -135,13 +117,12 @@ class Watch:
             self._latencies.append(first_s)
 
     def refused_lately(self, now: float) -> int:
-        """Return the refusals of the last minute."""
         while self._refused_s and self._refused_s[0] < now - LATELY_S:
             self._refused_s.popleft()
         return len(self._refused_s)
 
     def failed_lately(self, now: float) -> tuple[int, int]:
-        """Return the failed requests of the last minute, without refusals, and all that ended."""
+        """Return the failed requests of the last minute, refusals apart, and all that ended."""
         while self._ended and self._ended[0][0] < now - LATELY_S:
             self._ended.popleft()
         return sum(failed for _, failed in self._ended), len(self._ended)
@@ -164,7 +145,6 @@ class Watch:
 def health_of(
     watch: Watch, now: float, *, limits: Sequence[LimitUse], breakers: tuple[str, ...], thresholds: Thresholds
 ) -> Health:
-    """Return the health of a run."""
     latency_s, trend_s = watch.latency_s()
     signs: list[tuple[int, str]] = [(2, words) for words in breakers]
     names = _names_of(limits)

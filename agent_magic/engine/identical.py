@@ -1,12 +1,10 @@
-"""Identical requests of one run: one row asks, and the others share its answer.
+"""Identical requests of one run.
 
-Among identical rows of one declaration, the first one admitted leads and the others wait for its end, retries and turns
-included. If the leader succeeds, all share its answer at no cost. If it fails, all fail, and are retried together. If
-it is stopped, the next one leads.
+Among identical rows of one declaration the first one admitted asks, and the others share its answer or failure. If it
+is stopped, the next one leads.
 
-Deliberate repetitions are not identical: separate declarations (several writers for one judge), `--repeat`, rounds of a
-loop, and hedges. Neither are rows with tools that may act, since each call is wanted, nor rows that start ahead of
-their condition, since their answer may be thrown away.
+Deliberate repetitions are not identical: separate declarations, `--repeat`, rounds of a loop, hedges. Neither are rows
+with tools that may act, nor rows that start ahead of their condition, since their answer may be thrown away.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ def _first(found: Sequence[int | None], step: int) -> int:
 
 
 class Identical:
-    """Tracks identical steps of a run; `asks` returns the key of a step's request, or `None` if it shares nothing."""
+    """Identical steps of a run; `asks` returns the key of a step's request, or `None` if it shares nothing."""
 
     def __init__(self, asks: Callable[[int], Hashable], record: RunRecord) -> None:
         self._asks, self._record = asks, record
@@ -74,29 +72,23 @@ class Identical:
         return self._leaders.get(key)
 
     def left(self, step: int) -> None:
-        """Record that a step was admitted. It becomes the leader if there is none."""
+        """Record that a step was admitted; it becomes the leader if there is none."""
         if step in self._keys:
             self._leaders.setdefault(self._keys[step], step)
 
     def wait(self, step: int, leader: int) -> None:
-        """Make a step wait for the end of another one."""
         self._waits.add(step)
         self._waiting.setdefault(leader, []).append(step)
 
     def waits(self, step: int) -> bool:
-        """Return whether a step waits for the end of another one."""
         return step in self._waits
 
     def take(self, step: int) -> None:
-        """Record that a step takes the answer of another one."""
         self._waits.discard(step)
         self.taken.add(step)
 
     def ended(self, step: int, *, passed_on: bool, failure: tuple[str, str] | None) -> tuple[list[int], bool]:
-        """Record the end of a step. Return the steps that waited for it, and whether its outcome counts for them.
-
-        If not, they ask themselves.
-        """
+        """Return the steps that waited for this one, and whether its outcome counts for them."""
         self._waits.discard(step)
         key = self._keys.get(step)
         if key is None or self._leaders.get(key) != step:
@@ -116,7 +108,7 @@ class Identical:
         return bool(attempts) and attempts[-1].status == "succeeded" and not attempts[-1].asks_for_more
 
     def recorded(self, steps: Mapping[int, object]) -> None:
-        """Make steps that ended before the run leaders, in a completed recording."""
+        """Make steps that ended before the run leaders."""
         for step in steps:
             if self._has_answer(step) and (key := self._asks(step)) is not None:
                 self._keys[step] = key

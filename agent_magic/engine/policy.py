@@ -51,7 +51,6 @@ POLICY_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "batch": get_args(Batch),
     "batch_fallback": get_args(BatchFallback),
 }
-"""Allowed words per option."""
 
 
 @known_keywords
@@ -149,7 +148,6 @@ class Policy:
         object.__setattr__(self, "degrade", ",".join(words))  # as a text it is the same in a file
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields by name, as plain data."""
         return dict(zip(self.__slots__, _values(self), strict=True))
 
 
@@ -157,11 +155,7 @@ _values: Final[Callable[[Policy], tuple[Any, ...]]] = attrgetter(*Policy.__slots
 
 
 def as_policy(given: object, room: int | None = None) -> Policy:
-    """Return the given policy, or the default for `None`, its concurrency capped by the `room` of the provider.
-
-    Raises:
-        DeclarationError: `given` is not a policy.
-    """
+    """Return the given policy or the default, its concurrency capped by the `room` of the provider."""
     if given is None or isinstance(given, Policy):
         policy = given or Policy()
         return policy if room is None or room >= policy.concurrency else replace(policy, concurrency=room)
@@ -169,10 +163,6 @@ def as_policy(given: object, room: int | None = None) -> Policy:
 
 
 def policy_from(kept: Mapping[str, Any]) -> Policy:
-    """Return the policy with these fields, ignoring fields of later versions.
-
-    Raises:
-        DeclarationError: A value is invalid.
-    """
+    """Return the policy with these fields, ignoring those of later versions."""
     known = {one.name for one in fields(Policy)}
     return Policy(**{name: value for name, value in kept.items() if name in known})

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 OVERHEAD_TOKENS = 16
 """Tokens the API adds around a message's text, at most a few."""
 LONGEST_TOKEN = 16
-"""Bytes per token, generously. If the text does not fit a budget even at this ratio, counting cannot help."""
+"""Bytes per token, generously: if the text does not fit a budget even so, counting cannot help."""
 HALF = {
     **CUT,
     PAUSED: "Raise --max-turns.",
@@ -57,7 +57,6 @@ HALF = {
 
 
 def model_of(agent: Step) -> str:
-    """Return the model of an agent; empty for a task."""
     return "" if agent.is_task else agent.model or DEFAULT_MODEL
 
 
@@ -76,11 +75,7 @@ def ask(
     ttl: Ttl | None = None,
     ahead: bool = False,
 ) -> Request:
-    """Write the request of an agent; `ahead` uses placeholders for missing answers (`Plan.prompt_ahead`).
-
-    Raises:
-        DeclarationError: The prompt cannot be filled in.
-    """
+    """Write the request of an agent; `ahead` uses placeholders for missing answers (`Plan.prompt_ahead`)."""
     agent = plan.agents[number]
     prompt = plan.prompt_ahead(number, answers) if ahead else plan.prompt_of(number, answers)
     context = None if agent.context is None else plan.context_of(number)
@@ -110,20 +105,14 @@ def ask(
 
 
 def _content(answer: Answer, *, keeps: bool) -> str:
-    """Return the answer's blocks to send back, or its text if it has no blocks."""
+    """Return the answer's blocks to send back, or its text."""
     if answer.content is not None or keeps:
         return answer.content or "[]"
     return json.dumps([{"type": "text", "text": answer.text}]) if answer.text.strip() else ""
 
 
 class _Turn(NamedTuple):
-    """A response with tool calls.
-
-    Attributes:
-        answer: The response.
-        calls: Number of calls.
-        ended: Results of finished calls, by number.
-    """
+    """A response with tool calls, and the results of finished ones by number."""
 
     answer: Answer
     calls: int
@@ -131,12 +120,11 @@ class _Turn(NamedTuple):
 
 
 def _last(request: Request) -> Request:
-    """Return the last request of a conversation: no tools, and no cache writes that nothing would read."""
     return request._replace(tool_choice="none", cached_turns=False) if request.tools else request
 
 
 def _broken_off(answer: Answer) -> CallError | None:
-    """Return the error of a truncated or refused response with any text."""
+    """Return the error of a truncated or refused response."""
     if answer.stop_reason in HALF:
         return Capped(f"The answer was cut ({answer.stop_reason}), so it is no value. {HALF[answer.stop_reason]}")
     if answer.stop_reason == "refusal":
@@ -145,19 +133,18 @@ def _broken_off(answer: Answer) -> CallError | None:
 
 
 def calls_in(answer: Answer) -> list[dict[str, Any]]:
-    """Return the blocks of a response that call our tools, in order."""
     blocks: Any = decoded(answer.content or "[]")
     return [one for one in blocks if isinstance(one, dict) and cast("dict[str, Any]", one).get("type") == "tool_use"]
 
 
 def _without(block: dict[str, Any], sha: str) -> dict[str, Any]:
-    """Return a result's block, with a text in place of the picture or document with this sha256."""
+    """Return a result's block with a text in place of the picture or document with this sha256."""
     is_it = block.get("source", {}).get("data") == sha
     return {"type": "text", "text": LEFT_OUT} if is_it else block
 
 
 def _result_block(id_: str, result: Result) -> dict[str, Any]:
-    """Return the result block of a call. Each call has exactly one, failed calls too."""
+    """Return the result block of a call: each has exactly one, failed calls too."""
     block: dict[str, Any] = {"type": "tool_result", "tool_use_id": id_}
     if result.text:
         block["content"] = read_blocks(result.text) if result.blocks else result.text
@@ -167,9 +154,7 @@ def _result_block(id_: str, result: Result) -> dict[str, Any]:
 class Bought(Protocol):
     """Knows which answers need not be bought again."""
 
-    def is_there(self, agent: int, request: Request) -> bool:
-        """Return whether the answer is available."""
-        ...
+    def is_there(self, agent: int, request: Request) -> bool: ...
 
     def taken_over(self, agent: int, request: Request) -> Answer | None:
         """Return the agent's answer in an earlier run, if its request is the same."""
@@ -181,19 +166,13 @@ class Bought(Protocol):
 
 
 class PlanChoices:
-    """Decides by the answers so far.
-
-    Args:
-        flow: Conditions of a plan.
-        answers: Answers and task values by name.
-    """
+    """Decides by the answers so far."""
 
     def __init__(self, flow: Flow, answers: dict[str, Any]) -> None:
         self._flow, self._answers = flow, answers
         self.decides, self.ahead_of = flow.decides, flow.ahead_of
 
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
-        """Return the reason to skip a step whose parents are done, or `None` to run it."""
         found = self._flow.choose(step, self._answers, left)
         if found is not None and step in self.ahead_of:  # its answer may be there, and is thrown away
             self._answers.pop(self._flow.names[step], None)
@@ -201,7 +180,7 @@ class PlanChoices:
 
 
 def escalation_of(plan: Plan, step: int, answer: Answer) -> CallError | None:
-    """Return the reason to escalate, by the cascade's condition alone, or `None` to accept the answer."""
+    """Return the reason to escalate, by the cascade's condition alone."""
     agent = plan.agents[step]
     if agent.escalate is None:
         return None
@@ -215,20 +194,8 @@ def escalation_of(plan: Plan, step: int, answer: Answer) -> CallError | None:
 class PlanRequests:
     """Writes the requests of a plan's agents and bounds the use of each.
 
-    No token is shorter than a byte. That bounds a request before it is counted, but about four times too high. If a
-    budget has no room for the bound, the provider is asked to count.
-
-    Args:
-        plan: The plan.
-        policy: Its caps decide whether anything is bounded at all.
-        models: Model per agent.
-        facts: Provider's facts about each model.
-        prices: Token prices.
-        bought: Answers that are available and need no budget, if any.
-        work_s: Expected seconds of work per agent; `None` if unknown.
-        texts: Answers from before the run by name, text or value.
-        cheaper: The provider's cheapest model, for requests that degrade, if it lists models.
-        said: Returns the conversation of a step up to its answer, if any.
+    No token is shorter than a byte: a bound before counting, but four times too high, so if a budget has no room for
+    it, the provider counts.
     """
 
     def __init__(  # noqa: PLR0913 - all that a request stands on
@@ -288,30 +255,20 @@ class PlanRequests:
 
     @property
     def holds(self) -> Mapping[int, tuple[Held, ...]]:
-        """Resources that steps hold while they run."""
         return self._plan.holds
 
     @property
     def saved(self) -> Container[int]:
-        """Steps with answers that are saved to files before they are passed on."""
         return self._plan.saves
 
     @property
     def falls_back(self) -> bool:
-        """True if any step has a fallback model."""
         return any(self._fallbacks.values())
 
     def max_turns(self, step: int) -> int:
-        """Return the maximum number of requests per answer of an agent."""
         return self._plan.agents[step].max_turns or self._policy.max_turns
 
     def write(self, step: int) -> Request:
-        """Return the request of an agent whose parents are done.
-
-        Raises:
-            DeclarationError: The prompt cannot be filled in.
-            CancelledError: The user stopped the run while the prompt was rendered.
-        """
         if step in self._stopped:
             raise CancelledError
         if step in self._written:
@@ -337,7 +294,6 @@ class PlanRequests:
         return _last(first)._replace(cached_turns=first.cached_turns and step in self._continued)
 
     def fall_back(self, step: int) -> bool:
-        """Switch the agent to its next fallback model. Return False if it has none or its conversation has begun."""
         # A model cannot continue another model's conversation: it would silently lose the reasoning.
         if step in self._eased_now:
             self._eased_now.discard(step)
@@ -349,7 +305,6 @@ class PlanRequests:
         return True
 
     def shares(self, step: int) -> bool:
-        """Return whether an agent's next request can still read the shared cached context."""
         # A cache belongs to a model. With another effort, a text context before the messages is still read;
         # pictures and documents are not. Source: the vendor's page on prompt caching.
         context = self._plan.agents[step].context
@@ -357,7 +312,6 @@ class PlanRequests:
         return self.models[step] == self._planned[step] and not (step in self._eased and in_messages)
 
     def ease(self, step: int) -> bool:
-        """Make an agent's next request cheaper, as the policy allows. Return False if nothing changed."""
         if step in self._eased or step in self._so_far or self._goes_by_batch(step):
             return False
         allowed, model, before = self._policy.degrade or "", self.models[step], self._plan.agents[step].effort
@@ -371,7 +325,6 @@ class PlanRequests:
         return True
 
     def _cheapest(self, step: int) -> str:
-        """Return the cheapest of the agent's model, its fallbacks and the provider's cheapest model."""
         agent, usage = self._plan.agents[step], Usage(1000, output_tokens=1000)
         cheaper = () if agent.sent else self._cheaper  # other options are only known to suit its own models
         models = (self.models[step], *agent.fallback, *cheaper)
@@ -379,7 +332,6 @@ class PlanRequests:
         return min(costs, key=costs.__getitem__) if self.models[step] in costs else self.models[step]
 
     def escalate(self, step: int) -> None:
-        """Switch the agent to the next model of its cascade."""
         self._ask_other(step, self._cascades[step].pop(0))
 
     def _ask_other(self, step: int, model: str) -> None:
@@ -407,7 +359,6 @@ class PlanRequests:
         return Need(request.model, tokens, request.max_tokens, worst, shared_tokens=shared, least=least, keeps=keeps)
 
     def identity(self, step: int) -> Hashable:
-        """Return a key of the agent's first request, or `None` if its answer is available or not shared."""
         if step in self._so_far or not rows_of(self._plan, step):
             return None
         try:
@@ -426,33 +377,27 @@ class PlanRequests:
         return self.batching is not None and step in self.batching.now
 
     def count(self, step: int) -> bool:
-        """Queue the agent's next request for counting. Return True if it must wait for the count."""
         return self._counting is not None and self._counting.ask(step, self._written[step])
 
     def close(self, step: int) -> bool:
-        """Make the agent's next request one without tool calls. Return True if this is a change."""
         request = self._written[step]
         self._written[step] = _last(request)._replace(cached_turns=request.cached_turns and step in self._continued)
         return request != self._written[step]
 
     def to_count(self) -> list[tuple[int, Request]]:
-        """Return the requests queued for counting since the last call."""
         return [] if self._counting is None else self._counting.to_count()
 
     def counted(self, step: int, tokens: int | None) -> None:
-        """Record the input tokens of a request; after `None` no request is counted any more."""
         if self._counting is not None:
             self._counting.counted(step, tokens)
 
     def used(self, step: int, usage: Usage, model: str) -> None:
-        """Record a request's input tokens and model, as a lower bound for later requests."""
         if self._counting is not None:
             self._counting.used(step, usage)
             if model not in {"", self.models[step]}:
                 self._answered_by.setdefault(self.models[step], set()).add(model)
 
     def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None:
-        """Record the turn that the agent's next request continues; `None` starts a new conversation."""
         if answer is None:
             self._so_far.pop(step, None)
             self._returned.pop(step, None)
@@ -468,14 +413,11 @@ class PlanRequests:
             self._counting.forget(step)
 
     def is_silent(self, answer: Answer) -> bool:
-        """Return whether the answer after tool calls is empty. Asked once more, models usually speak."""
+        """Return whether the answer after tool calls is empty; asked once more, models usually speak."""
         return not answer.text.strip()
 
     def fault(self, step: int, answer: Answer) -> CallError | None:
-        """Return the error in an answer, by the agent's return type and check.
-
-        If the agent's cascade has another model left, `Escalated` carries the reason instead.
-        """
+        """Return the error in an answer by return type and check, or `Escalated` if the cascade has another model."""
         found = self._fault(step, answer)
         if answer.edited:  # the user has decided, and no model is asked to mend it
             why = f"the edited answer does not fit: {found}. %agents edit changes it, or --undo takes it back"
@@ -522,14 +464,12 @@ class PlanRequests:
         return None if good and last else fault
 
     def answered(self, step: int, text: str) -> None:
-        """Record the answer of an agent for its children."""
         if self._by_item:
             text = "".join(self._by_item.pop(step, (text,)))
         is_typed = step in self.checked and (self.flow is not None or self._plan.dag.children[step])
         self._texts[self._plan.agents[step].name] = self._plan.meaning_of(step, text) if is_typed else text
 
     def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:
-        """Return the calls of the agent's tools in a response."""
         agent = self._plan.agents[step]
         if answer.stop_reason not in TURNS or not isinstance(agent, Agent) or not agent.tools:
             return ()
@@ -539,7 +479,6 @@ class PlanRequests:
         return found
 
     def _wanted(self, step: int, agent: Agent, one: Mapping[str, Any]) -> Wanted:
-        """Return a call with its tool's rules about when it may run."""
         id_, name = str(one.get("id", "")), str(one.get("name", ""))
         arguments = written(one.get("input", {}), ", ", ": ")
         tool = agent.tools.named(name)
@@ -549,7 +488,6 @@ class PlanRequests:
         return Wanted(id_, name, arguments, tool.alone, tool.ask, holds, tool.source_sha)
 
     def called(self, call: Call, result: Result) -> None:
-        """Record the result of a call. After the last call of a turn, the next request includes all results."""
         step = call.step
         if step in self.tasks:
             if result.status == "succeeded":
@@ -583,7 +521,7 @@ class PlanRequests:
         self._returned[step] = (*self._returned.get(step, ()), *kept)
 
     def _worst(self, step: int, request: Request, counting: Counting) -> tuple[Worst, Worst | None]:
-        """Return a request's worst case, and a tighter one for tokens of the longest length if it was not counted."""
+        """Return a request's worst case, and for an uncounted one that of tokens of the longest length."""
         by_batch = self._goes_by_batch(step)
         least, most = self._attached(request)
         size = len("".join(request.texts()).encode(errors="replace")) + OVERHEAD_TOKENS + most
@@ -637,7 +575,7 @@ class Counting:
         self._excess: dict[bool, dict[str, int]] = {False: {}, True: {}}  # of bounds by bytes, and by counts
 
     def ask(self, step: int, request: Request) -> bool:
-        """Queue a step's next request for counting. Return True if it must wait for the count."""
+        """Queue a step's next request for counting; return True if it must wait for the count."""
         if step in self._asked:
             return True
         if self._countless:
@@ -647,18 +585,15 @@ class Counting:
         return True
 
     def to_count(self) -> list[tuple[int, Request]]:
-        """Return the requests queued for counting since the last call."""
         found, self._uncounted = self._uncounted, []
         return found
 
     def counted(self, step: int, tokens: int | None) -> None:
-        """Record the input tokens of a request; after `None` no request is counted any more."""
         self._asked.discard(step)
         self._countless = self._countless or tokens is None
         self._counted[step] = tokens
 
     def forget(self, step: int) -> None:
-        """Forget the count of a step after a change of its next request."""
         self._counted.pop(step, None)
 
     def bound(self, step: int, model: str, size: int) -> tuple[int, bool]:
@@ -670,7 +605,7 @@ class Counting:
         return counted + self._excess[True].get(model, 0), True
 
     def used(self, step: int, usage: Usage) -> None:
-        """Record the input tokens of a request. If they exceed the bound, later bounds are raised."""
+        """Record the input tokens of a request; above the bound, later bounds are raised."""
         if step not in self._expected:
             return
         model, most, counted = self._expected.pop(step)

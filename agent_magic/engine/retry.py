@@ -31,7 +31,7 @@ LONGEST_BACKOFF_S = 8.0
 JITTER = 0.25
 """Waits are lengthened by up to this share, so that agents refused together do not return together."""
 TWICE = 2
-"""Maximum attempts after a truncated or garbled reply, which may have been billed."""
+"""Attempts after a truncated or garbled reply, which may have been billed."""
 GONE = 404
 """The model is retired or unknown."""
 STOPS_RUN = frozenset({401, 402})
@@ -40,39 +40,23 @@ STOPS_RUN = frozenset({401, 402})
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed attempt, as the conductor sees it.
-
-    Attributes:
-        attempts: Maximum attempts for this kind of failure; 1 is final.
-        counts: True if it uses up an attempt. A demand to wait does not.
-        stops_run: True if every other agent would fail too.
-        crowded: True if too many concurrent requests may be the cause.
-        fault: True if the service or network is to blame.
-        reached: True if there was a connection.
-        limit: The limit named by a 429.
-        falls_back: True if another model might answer.
-    """
+    """A failed attempt, as the conductor sees it."""
 
     why: str
-    attempts: int = 1
+    attempts: int = 1  # maximum for this kind of failure; 1 is final
     retry_after_s: float | None = field(default=None, kw_only=True)
-    counts: bool = field(default=True, kw_only=True)
-    stops_run: bool = field(default=False, kw_only=True)
-    crowded: bool = field(default=False, kw_only=True)
+    counts: bool = field(default=True, kw_only=True)  # False for a demand to wait, which uses up no attempt
+    stops_run: bool = field(default=False, kw_only=True)  # every other agent would fail too
+    crowded: bool = field(default=False, kw_only=True)  # too many concurrent requests may be the cause
     kind: str = field(default="", kw_only=True)
-    fault: bool = field(default=False, kw_only=True)
-    reached: bool = field(default=True, kw_only=True)
-    limit: str | None = field(default=None, kw_only=True)
-    falls_back: bool = field(default=False, kw_only=True)
+    fault: bool = field(default=False, kw_only=True)  # the service or network is to blame
+    reached: bool = field(default=True, kw_only=True)  # there was a connection
+    limit: str | None = field(default=None, kw_only=True)  # named by a 429
+    falls_back: bool = field(default=False, kw_only=True)  # another model might answer
 
 
 def failure_of(error: BaseException, max_attempts: int) -> Failure:
-    """Classify an error for the conductor.
-
-    Args:
-        error: The error of the attempt.
-        max_attempts: Maximum attempts per agent by the policy.
-    """
+    """Classify an error for the conductor."""
     kind = type(error).__name__
     why = " ".join(f"{kind}: {error}".split()).strip(": ")
     match error:
@@ -98,7 +82,6 @@ def failure_of(error: BaseException, max_attempts: int) -> Failure:
 
 
 def backoff_s(failure: Failure, attempt: int, random: Random) -> float:
-    """Return the seconds to wait before the next attempt."""
     # A server's `retry-after` says that earlier attempts fail, so it is only lengthened: by jitter, and to the
     # ordinary backoff if that is longer, for example if our clock runs ahead of a date.
     wait = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(attempt - 1, 10))
@@ -108,17 +91,11 @@ def backoff_s(failure: Failure, attempt: int, random: Random) -> float:
 
 
 class _Verdict(NamedTuple):
-    """The reaction to a response; by default it is passed on.
+    """The reaction to a response; by default it is passed on."""
 
-    Attributes:
-        failure: The reason not to pass it on.
-        continues: True if another request continues it.
-        capped: The reason why none may; the partial answer is passed on.
-    """
-
-    failure: Failure | None = None
-    continues: bool = False
-    capped: str = ""
+    failure: Failure | None = None  # the reason not to pass it on
+    continues: bool = False  # another request continues it
+    capped: str = ""  # why none may; the partial answer is passed on
 
 
 CUT = {

@@ -79,22 +79,7 @@ LATE, OVER = "late", "over"
 
 
 class Engine:
-    """Runs one plan: decides the next actions, and records events.
-
-    Args:
-        record: Receives the events.
-        policy: How to run.
-        requests: Writes the requests of steps.
-        timeouts_s: Seconds from a step's first request to its deadline, per step.
-        price: Prices the tokens of a model.
-        dag: The dependencies; the plan's by default.
-        pacer: Rate limits shared by runs, if any.
-        slots: Slots shared by the session; `None` for the run's slots only.
-        key: True once the provider has accepted the key; `None` if no key is needed.
-        work_s: Expected seconds of work per step.
-        seed: Seed of the jitter if the policy names none.
-        done: Steps that ended before the run, with their status.
-    """
+    """Runs one plan: decides the next actions, and records events. `done` are steps that ended before the run."""
 
     def __init__(  # noqa: PLR0913 - all that a run stands on
         self,
@@ -182,7 +167,7 @@ class Engine:
     # called by the driver
 
     def start(self, now: float, *, began_s: float = 0.0, wake: Callable[[], bool] | None = None) -> list[Action]:
-        """Start the run, once, at `began_s` on the session's clock; for `wake` see `Pool.join`."""
+        """Start the run at `began_s` on the session's clock; for `wake` see `Pool.join`."""
         if self._identical is not None and self._recorded:
             self._identical.recorded(self._recorded)
         if self.admission is not None:
@@ -192,20 +177,16 @@ class Engine:
         return self._take(self.conductor.start(now), now)
 
     def settle_recorded(self, now: float) -> list[Action]:
-        """Skip descendants of recorded failures before the run starts. Ends a run that has nothing left to do."""
+        """Skip descendants of recorded failures before the run starts, and end a run with nothing left to do."""
         return self._take(self.conductor.settle_done(now), now)
 
     def leave_out(self, step: int, why: str) -> None:
-        """Skip a step before `start`. Its children do not wait for it."""
+        """Skip a step before `start`; its children do not wait for it."""
         self.conductor.leave_out(step)
         self.record.add(AgentEnded(0.0, step, "skipped", why, "Skipped"))
 
     def write(self, step: int) -> Request:
-        """Return the request of a step that was admitted.
-
-        Raises:
-            DeclarationError: The prompt cannot be filled in. Report this as the `ended` of the step.
-        """
+        """Return the request of a step that was admitted; report a `DeclarationError` as its `ended`."""
         return self._requests.write(step)
 
     def waits_elsewhere(self, step: int, now: float) -> None:
@@ -213,11 +194,7 @@ class Engine:
         self._settlement.granted[step] = now, "ledger"
 
     def send(self, step: int, now: float, request: Request | None = None) -> Request:
-        """Record that a step's request is sent, and return it: `request` from `write`, or a new one.
-
-        Raises:
-            DeclarationError: As for `write`.
-        """
+        """Record that a step's request is sent, and return it: `request` from `write`, or a new one."""
         request, gate = request or self._requests.write(step), self.admission
         granted_s, held_by = self._settlement.granted.pop(step)
         number = len(self.record.results[step].attempts) + 1
@@ -246,7 +223,6 @@ class Engine:
         return self._take(self.conductor.room_changed(now), now)
 
     def first_token(self, step: int, now: float) -> None:
-        """Record the first token of an answer."""
         self.record.add(FirstToken(now, step, self.record.results[step].attempts[-1].number))
 
     def ended(self, step: int, outcome: Outcome, now: float) -> list[Action]:
@@ -268,14 +244,14 @@ class Engine:
         return self._succeeded(step, answer, now) if not self._asked_of else self._passed_on(step, answer, now)
 
     def call_ended(self, call: Call, result: Result, now: float) -> list[Action]:
-        """Record the result of a call. After the last call of a turn, the step queues for its next request."""
+        """Record the result of a call; after the last one of a turn, the step queues for its next request."""
         self.calls.ended(call)
         self._call_over(call, result, now)
         actions = self._after_call(call.step, result, now)
         return [*actions, *self._begin_calls(now), *self.room_changed(now)]  # its resources are free
 
     def decided(self, call: Call, verdict: Verdict, now: float) -> list[Action]:
-        """Record a person's decision about a question of `Ask`. Decisions on closed questions are ignored."""
+        """Record a person's decision about a question of `Ask`; those on closed questions are ignored."""
         step = call.step
         if step in self._to_agree and not call.wanted.tool:
             return self._agreed(step, verdict, now)
@@ -291,16 +267,14 @@ class Engine:
         return [*self._after_call(step, result, now), *self._begin_calls(now)]
 
     def counted(self, step: int, tokens: int | None, now: float) -> list[Action]:
-        """Record the input tokens of a counted request; `None` if the count failed."""
         self._requests.counted(step, tokens)
         return self._take(self.conductor.room_changed(now), now) if self.record.ended_s is None else []
 
     def wake(self, now: float) -> list[Action]:
-        """Record that the time of a `WakeAt` has come."""
         return self._take(self.conductor.wake(now), now)
 
     def room_changed(self, now: float) -> list[Action]:
-        """Record that more slots or limits may be free."""
+        """Try again: more slots or limits may be free."""
         return self._take(self.conductor.room_changed(now), now) if self.record.ended_s is None else []
 
     def close(self, now: float) -> None:
@@ -316,7 +290,6 @@ class Engine:
             self._end(now, cut=True)
 
     def _end(self, now: float, *, cut: bool) -> None:
-        """Record the end of the run."""
         if self.budget is not None:
             self.record.committed_usd = self.budget.spent_usd
         self.record.add(RunEnded(now, cut=cut))
@@ -324,7 +297,6 @@ class Engine:
     # called by the user
 
     def stop(self, now: float, steps: Iterable[int] | None = None) -> list[Action]:
-        """Stop these steps, or the whole run."""
         return self._take(self.conductor.cancel(now, steps), now) if self.record.ended_s is None else []
 
     def skip(self, now: float, steps: Iterable[int], why: str = "") -> list[Action]:
@@ -336,7 +308,7 @@ class Engine:
         return self._take(self.conductor.retry(now, steps), now) if self.record.ended_s is None else []
 
     def pause(self, now: float) -> list[Action]:
-        """Start nothing new until `resume`. Requests under way go on."""
+        """Start nothing new until `resume`; requests under way go on."""
         if self.record.ended_s is not None:
             return []
         actions = self._take(self.conductor.pause(now), now)
@@ -345,11 +317,10 @@ class Engine:
         return actions
 
     def resume(self, now: float) -> list[Action]:
-        """Start steps again after `pause`."""
         return self._take(self.conductor.resume(now), now) if self.record.ended_s is None else []
 
     def held_by(self, step: int) -> str:
-        """Return the cause of a ready step's wait: `slot`, `requests`, `budget`, ...; empty for other steps."""
+        """Return the cause of a ready step's wait: `slot`, `requests`, `budget`, ..."""
         if step in self._to_agree:
             return "person"
         granted = self._settlement.granted.get(step)
@@ -390,7 +361,7 @@ class Engine:
         self._is_sharing = False
 
     def _share(self, take: Take, now: float) -> list[Action]:
-        """Give a step the answer of an identical one. Nothing is sent or billed."""
+        """Give a step the answer of an identical one."""
         step, leader, result = take.step, self.record.results[take.leader], self.record.results[take.step]
         found = leader.answer
         if found is None or result.finished_s is not None:  # it was stopped meanwhile
@@ -406,7 +377,7 @@ class Engine:
         return self._passed_on(step, answer, now)
 
     def offer(self) -> None:
-        """Offer unused session slots to other runs. Call this after the actions are done."""
+        """Offer unused session slots to other runs, after the actions are done."""
         if self._slots is not None and self.admission is not None:
             self.admission.offer()
 
@@ -436,7 +407,7 @@ class Engine:
                 raise TypeError(decision)
 
     def _judged(self, step: int, outcome: Outcome, answer: Answer, now: float) -> list[Action]:
-        """Decide what follows a response that is not a plain answer: another turn, a partial answer or a failure."""
+        """Decide what follows a response that is not a plain answer."""
         turns, result = self._turns.get(step, ()), self.record.results[step]
         is_last = bool(result.attempts[-1].request.tool_choice)
         if not is_last and (wanted := self._requests.calls(step, answer)):
@@ -480,7 +451,7 @@ class Engine:
         self._turns[step] = [*before, said]
 
     def _ask_again(self, step: int, outcome: Outcome, fault: CallError, now: float) -> list[Action]:
-        """Record an invalid answer, and ask once more with the error, or as often as the error says how."""
+        """Record an invalid answer, and ask once more with the error, or as often as the error says."""
         failure = failure_of(fault, 1)
         self._settlement.settle(step, outcome, failure, now)
         if isinstance(fault, Escalated):
@@ -503,13 +474,11 @@ class Engine:
     # calls of functions, and what people say of them
 
     def _begin_task(self, send: Send, now: float) -> list[Action]:
-        """Start a task's call instead of a request."""
         first = len(self.record.results[send.step].calls) + 1
         self.calls.want(send.step, 0, first, [self._tasks[send.step]], send.held_by)
         return self._begin_calls(now)
 
     def _begin_calls(self, now: float) -> list[Action]:
-        """Start the calls that may begin."""
         out: list[Action] = []
         while (found := self.calls.next()) is not None:
             self._started(*found, now)
@@ -570,7 +539,6 @@ class Engine:
         return [asked, *self._take(self.conductor.step_out(step, now), now)]
 
     def _agreed(self, step: int, verdict: Verdict, now: float) -> list[Action]:
-        """Continue after a person's decision about an answer."""
         answer = self._to_agree.pop(step)
         turn = self.record.results[step].attempts[-1].number
         number = len(self.record.results[step].calls) + 1
@@ -619,7 +587,7 @@ class Engine:
 
 
 def _fall_back(requests: Requests, admission: Gate | None, step: int) -> bool:
-    """Switch a step to its next fallback model. Return False if it has none."""
+    """Switch a step to its next fallback model; return False if it has none."""
     if not requests.fall_back(step):
         return False
     if not requests.shares(step):

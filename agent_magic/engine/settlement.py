@@ -28,11 +28,7 @@ FREE = frozenset({PAID_BEFORE, NOT_BILLED})
 
 
 class Settlement:
-    """Settles the requests of one run; `learners` are called with the seconds that an answer took.
-
-    Attributes:
-        granted: Admitted steps that have not sent yet: time, and the cause of their wait.
-    """
+    """Settles the requests of one run; `learners` are called with the seconds that an answer took."""
 
     def __init__(
         self,
@@ -51,7 +47,6 @@ class Settlement:
         return step in self.granted or self.under_way(step) is not None
 
     def under_way(self, step: int) -> Attempt | None:
-        """Return the open attempt of a step, if any."""
         attempts = self._record.results[step].attempts
         return attempts[-1] if attempts and attempts[-1].ended is None else None
 
@@ -113,7 +108,7 @@ class Settlement:
 
 
 def _blame(outcome: Outcome, failure: Failure | None) -> Blame:
-    """Return whether the service, the network or neither is to blame for an attempt."""
+    """Return whether the service, the network or neither is to blame."""
     if failure is not None and failure.fault:
         return Fault(failure.why, reached=failure.reached)
     return None if outcome.status is None else False  # what refuses a request with a reason is alive

@@ -8,9 +8,8 @@
     +---------------- as many answers in a row as times it has opened ----------------------+
 ```
 
-While open, nothing is sent. Then one request at a time is sent until the service answers again; the more often it has
-opened, the more answers in a row this takes. What waits longer than the patience is given up, so a dead service costs a
-few calls instead of three per agent. An address that was never reached is given up much sooner.
+Requests that wait longer than the patience are given up, so a dead service costs a few calls instead of three per
+agent. An address that was never reached is given up much sooner.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.admission.budget import Worst
 
 WINDOW: Final = 20
-"""Number of attempts looked back on."""
+"""Attempts looked back on."""
 FIRST_WAIT_S: Final = 1.0
 LONGEST_WAIT_S: Final = 30.0
 PATIENCE_S: Final = 60.0
@@ -34,22 +33,17 @@ PATIENCE_S: Final = 60.0
 UNREACHED_S: Final = 3.0
 """The same if no request has found a connection yet; it also opens after this time at the latest."""
 HANDFUL: Final = 5
-"""Minimum attempts without a connection to conclude anything."""
+"""Attempts without a connection to conclude anything."""
 MOST_IN_A_ROW: Final = 8
 MINUTE_S: Final = 60.0
 FOREVER: Final = float("inf")
 
 
 class Fault(NamedTuple):
-    """A failure of the service or the network.
-
-    Attributes:
-        why: The error in one line.
-        reached: True if there was a connection.
-    """
+    """A failure of the service or the network."""
 
     why: str = ""
-    reached: bool = True
+    reached: bool = True  # there was a connection
 
 
 Blame = Fault | Literal[False] | None
@@ -74,7 +68,6 @@ class ErrorBreaker:
         self._failed, self._why = 0, ""
 
     def hold(self, now: float) -> Hold | None:
-        """Return until when requests are held; `None` to send one."""
         if self._is_closed:
             return None
         if self._probe is not None:
@@ -94,7 +87,6 @@ class ErrorBreaker:
         return f"no connection in {self._failed} tries. Last: {self._why}" if enough else ""
 
     def left(self, agent: int, now: float) -> None:
-        """Record that a request was sent."""
         if self._first_s is None:
             self._first_s = now
         if not self._is_closed:
@@ -172,7 +164,6 @@ class BurnBreaker:
         self._holds = False
 
     def hold(self, worst: Worst, now: float) -> Hold | None:
-        """Return until when the rate is used up; `None` to send one."""
         spent_usd = self._within_a_minute(now)
         over_usd = spent_usd + sum(self._aside.values()) + (worst.usd or 0.0) - self._most_usd
         self._holds = over_usd > 0
@@ -193,7 +184,6 @@ class BurnBreaker:
         return ""
 
     def left(self, agent: int, worst: Worst) -> None:
-        """Record that a request was sent."""
         self._aside[agent] = worst.usd or 0.0
 
     def ended(self, agent: int, usd: float | None, now: float) -> None:
@@ -223,7 +213,6 @@ class Breakers:
         self._burn = None if most_usd_per_min is None else BurnBreaker(most_usd_per_min)
 
     def _of(self, name: str) -> ErrorBreaker | None:
-        """Return the error breaker with this name, if any."""
         if self._share is None:
             return None
         found = self._errors.get(name)
@@ -232,7 +221,6 @@ class Breakers:
         return found
 
     def hold(self, name: str, worst: Worst, now: float) -> Hold | Never | None:
-        """Return a hold for requests of this name, or `None` to send one."""
         errors = self._of(name)
         if errors is not None and (hold := errors.hold(now)) is not None:
             return _never(errors.gives_up(now), falls_back=True) or hold._replace(falls_back=True)
@@ -241,11 +229,9 @@ class Breakers:
         return None
 
     def never(self, worst: Worst) -> str:
-        """Return the reason a request can never be sent; empty otherwise."""
         return "" if self._burn is None else self._burn.never(worst)
 
     def left(self, agent: int, name: str, worst: Worst, now: float) -> None:
-        """Record that a request was sent."""
         errors = self._of(name)
         if errors is not None:
             errors.left(agent, now)
@@ -253,7 +239,6 @@ class Breakers:
             self._burn.left(agent, worst)
 
     def ended(self, agent: int, name: str, *, bad: Blame, usd: float | None, now: float) -> None:
-        """Record the end and cost of a request."""
         errors = self._of(name)
         if errors is not None:
             errors.ended(agent, bad=bad, now=now)
@@ -261,7 +246,6 @@ class Breakers:
             self._burn.ended(agent, usd, now)
 
     def words(self, now: float) -> tuple[str, ...]:
-        """Return the states of open breakers in words."""
         several = len(self._errors) > 1
         said = [(f"{name} " if several else "", one.words(now)) for name, one in self._errors.items()]
         said += [] if self._burn is None else [("", self._burn.words(now))]

@@ -1,6 +1,6 @@
-"""The budget of a run: the worst case is reserved before a request is sent, and the rest returned when it ends.
+"""The budget of a run.
 
-So concurrent requests cannot exceed the cap together.
+The worst case of a request is reserved before it is sent, so concurrent ones never cross the cap.
 """
 
 from __future__ import annotations
@@ -12,15 +12,10 @@ from agent_magic.declare.units import dollars
 
 @dataclass(frozen=True, slots=True)
 class Worst:
-    """The most a request can use.
+    """The most a request can use."""
 
-    Attributes:
-        usd: Dollars; `None` if the price is unknown.
-        tokens: Input and output.
-    """
-
-    usd: float | None
-    tokens: int
+    usd: float | None  # `None` if the price is unknown
+    tokens: int  # input and output
 
 
 NOTHING = Worst(0.0, 0)
@@ -32,12 +27,7 @@ def give_price(model: str) -> str:
 
 
 class Budget:
-    """Tracks spending and reserves; without a cap there is no limit.
-
-    Attributes:
-        spent_usd, spent_tokens: Spent so far, including possible bills without a count.
-        untold_usd: The uncertain part of `spent_usd`: requests without a final cost.
-    """
+    """Tracks spending and reserves; `untold_usd` is the part of `spent_usd` that only may be billed."""
 
     def __init__(self, cap_usd: float | None = None, cap_tokens: int | None = None) -> None:
         self.cap_usd, self.cap_tokens = cap_usd, cap_tokens
@@ -47,12 +37,10 @@ class Budget:
 
     @property
     def reserved_usd(self) -> float:
-        """Dollars reserved for requests under way."""
         return sum(one.usd or 0.0 for one in self._aside.values())
 
     @property
     def reserved_tokens(self) -> int:
-        """Tokens reserved for requests under way."""
         return sum(one.tokens for one in self._aside.values())
 
     @property
@@ -61,17 +49,15 @@ class Budget:
         return bool(self._aside)
 
     def fits(self, worst: Worst) -> bool:
-        """Return whether a request cannot exceed the caps."""
         usd, tokens = self.spent_usd + self.reserved_usd, self.spent_tokens + self.reserved_tokens
         fits_usd = self.cap_usd is None or (worst.usd is not None and usd + worst.usd <= self.cap_usd)
         return fits_usd and (self.cap_tokens is None or tokens + worst.tokens <= self.cap_tokens)
 
     def set_aside(self, agent: int, worst: Worst) -> None:
-        """Reserve for a request that is sent now."""
         self._aside[agent] = worst
 
     def settle(self, agent: int, usd: float | None, tokens: int | None) -> None:
-        """Record the use of a request. Unknown use counts as its worst case, since it may have been billed."""
+        """Record the use of a request; unknown use counts as its worst case, since it may have been billed."""
         worst = self._aside.pop(agent, NOTHING)
         if usd is None:
             self.untold_usd += worst.usd or 0.0

@@ -1,7 +1,6 @@
 """The gate: the conductor asks it before it starts an agent.
 
-The pacer keeps the provider's limits and is shared by all runs of a session. The budget belongs to one run. Both learn
-a request's maximum use before it is sent, and its true use afterwards.
+The pacer keeps the provider's limits and is shared by all runs of a session; the budget belongs to one run.
 """
 
 from __future__ import annotations
@@ -37,18 +36,9 @@ TOLD_S = 1.5
 class Gate:
     """Admission of one run.
 
-    Args:
-        need: Returns the needs of an agent's request, once its parents are done.
-        key: Sends one request first until the key is known to be valid, if that is unknown.
-        patience_s: Longest `retry-after` to wait for, per agent; `None` for any.
-        count: Queues an agent's input for counting if the budget has no room for its bound. Returns True if it must
-            wait; afterwards `need` knows the count.
-        close: Makes an agent's next request its last, which is cheaper, if the budget has no room for another.
-        ease: Makes an agent's next request cheaper if the budget or `pressure` demands it. Both return True for a
-            change.
-        batched: Agents with a batched next request; only the budget applies.
-        apart: True to count errors per model class, when there are fallback models. Otherwise they count together, so
-            that a dead service costs few calls.
+    If the budget has no room for a request's bound, `count` queues its input for counting; then `ease` makes it
+    cheaper, or `close` the last of its conversation. With `apart`, errors count per model class: there are fallback
+    models.
     """
 
     def __init__(  # noqa: PLR0913 - all that decide
@@ -87,16 +77,14 @@ class Gate:
         self._ease, self._pressure = ease, pressure
 
     def begin(self, began_s: float, seat: Seat | None) -> None:
-        """Start the run, at `began_s` on the pacer's clock; `seat` is its share of the session's slots."""
+        """Start the run, at `began_s` on the pacer's clock, with its share of the session's slots."""
         self._began_s, self._seat = began_s, seat
 
     @property
     def seat(self) -> Seat | None:
-        """The run's share of the session's slots."""
         return self._seat
 
     def offer(self) -> None:
-        """Offer unused session slots to other runs."""
         if self._seat is not None:
             self._seat.offer()
 
@@ -108,7 +96,6 @@ class Gate:
         return self._classes[agent] if self._apart else ""
 
     def moved(self, agent: int) -> None:
-        """Record that an agent changed its model."""
         if self._prefixes is not None:
             self._prefixes.leave(agent)
         self._lines[agent] = self._line_of(agent)
@@ -118,7 +105,6 @@ class Gate:
         return self._lines[agent]
 
     def enter(self, agent: int, now: float) -> Hold | Never | None:
-        """Reserve for the agent, or return the hold."""
         need = self._need(agent)
         if need.free:
             self._free.add(agent)
@@ -155,7 +141,7 @@ class Gate:
         return None
 
     def _eases(self, agent: int) -> bool:
-        """Make the agent's next request cheaper, if demanded. The caller then asks again."""
+        """Make the agent's next request cheaper, if demanded; the caller then asks again."""
         return self._ease is not None and self._ease(agent)
 
     def leave(self) -> None:
@@ -165,17 +151,15 @@ class Gate:
             self._seat.leave()
 
     def forgo(self) -> None:
-        """Record that the run asks nothing for a while: it is paused or over."""
+        """Yield all turns with the pacer: the run is paused or over."""
         for line in list(self._turns):
             self._forgo(line)
 
     def _forgo(self, line: str) -> None:
-        """Yield the queue's turn with the pacer, so that capacity is not saved for a run that cannot use it."""
         if self._pacer is not None:
             self._pacer.forgo(self._turns.pop(line), self._queues[line])
 
     def _held(self, agent: int, need: Need, now: float) -> Hold | Never | None:
-        """Ask all but the pacer."""
         if agent in self._batched:
             return self._beyond_budget(need)
         if self._prefixes is not None and (hold := self._prefixes.hold(agent, now)) is not None:
@@ -189,7 +173,6 @@ class Gate:
         return None
 
     def _beyond_budget(self, need: Need) -> Hold | Never | None:
-        """Ask the budget."""
         if self._budget is not None and not self._budget.fits(need.worst):
             why = self._budget.why_not(need.worst, need.model)
             return (
@@ -237,7 +220,6 @@ class Gate:
             self._key.left(self._began_s + now)
 
     def _stopped(self, agent: int, need: Need, now: float) -> Hold | Never | None:
-        """Ask the breakers and the key."""
         if self._key is not None:
             if self._key.accepted:
                 self._key = None
@@ -248,7 +230,6 @@ class Gate:
         return self._breakers.hold(self._breaker_of(agent), need.worst, now)
 
     def endpoint(self, agent: int) -> str:
-        """Return the endpoint of the agent's request; empty if there is only one."""
         ticket = self._tickets.get(agent)
         return "" if ticket is None else ticket.pool.endpoint
 
@@ -293,21 +274,18 @@ class Gate:
         return (*waits, *(() if self._breakers is None else self._breakers.words(now)))
 
     def limits_in_use(self, now: float) -> list[LimitUse]:
-        """Return the limits of the model classes in use."""
         if self._pacer is None:
             return []
         pools = self._pacer.health(self._began_s + now).values()
         return [one for pool in pools for one in pool.limits.values()]
 
     def began(self, agent: int) -> None:
-        """Record the start of the agent's answer."""
         if self._prefixes is not None:
             self._prefixes.began(agent)
 
     def refused(
         self, agent: int, retry_after_s: float | None, limit: str | None, readings: Readings | None, now: float
     ) -> None:
-        """Record a 429."""
         ticket = self._tickets.pop(agent, None)
         if self._pacer is not None and ticket is not None:
             was_quiet = ticket.pool.quiet
@@ -347,6 +325,5 @@ class Gate:
 
 
 def _total_tokens(usage: Usage) -> int | None:
-    """Return input plus output tokens; `None` if either is unknown."""
     total = usage.total_input_tokens
     return None if total is None or usage.output_tokens is None else total + usage.output_tokens

@@ -1,7 +1,6 @@
-"""Slots shared by the runs of a session.
+"""Slots shared by the runs of a session, as many as the largest `concurrency` among them.
 
-Concurrent runs share as many slots as the largest `concurrency` among them. A free slot goes to the waiting run with
-the fewest slots, among equals to the longest waiting.
+A free slot goes to the waiting run with the fewest slots, among equals to the longest waiting.
 """
 
 from __future__ import annotations
@@ -21,10 +20,7 @@ class Pool:
         self._offered: tuple[Seat, int] | None = None  # the run that is next, and how many it had then
 
     def join(self, most: int, wake: Callable[[], bool]) -> Seat:
-        """Add a run; `wake` is called when a slot is free, and after news for all runs.
-
-        `wake` returns False if the run asks for the slot later.
-        """
+        """Add a run; `wake` is called when a slot is free and after news, and returns False if the run asks later."""
         seat = Seat(self, most, wake)
         self._seats.append(seat)
         return seat
@@ -43,7 +39,7 @@ class Pool:
         return False
 
     def offer(self) -> None:
-        """Offer free slots to waiting runs. Call this after a run has taken its slots."""
+        """Offer free slots to waiting runs, after a run has taken its own."""
         if self._waiting and self._offered is None:
             try:
                 self._offer()
@@ -66,7 +62,6 @@ class Pool:
             other.wake()
 
     def forget(self, seat: Seat) -> None:
-        """Remove a finished run."""
         self._seats = [one for one in self._seats if one is not seat]
         self._waiting = [one for one in self._waiting if one is not seat]
         self.offer()
@@ -76,17 +71,11 @@ class Pool:
 
     @staticmethod
     def _first(seats: list[Seat] | tuple[Seat, ...]) -> Seat:
-        """Return the run with the fewest slots, the first among equals."""
         return min(seats, key=lambda one: one.taken)
 
 
 class Seat:
-    """One run's share of a pool.
-
-    Attributes:
-        asked: True if it has asked for a slot since the last offer.
-        wake: Called when it may ask again; see `Pool.join`.
-    """
+    """One run's share of a pool."""
 
     __slots__ = ("_pool", "asked", "most", "taken", "wake")
 
@@ -100,21 +89,17 @@ class Seat:
         return self._pool.has_room(self)
 
     def take(self) -> None:
-        """Take a free slot."""
         self.taken += 1
 
     def give(self) -> None:
-        """Return a slot. The run may take it again before it is offered."""
+        """Return a slot; the run may take it again before it is offered."""
         self.taken -= 1
 
     def offer(self) -> None:
-        """Offer unused slots to the other runs."""
         self._pool.offer()
 
     def news(self) -> None:
-        """Wake the other runs after news."""
         self._pool.news(self)
 
     def leave(self) -> None:
-        """Return all slots at the end of the run."""
         self._pool.forget(self)

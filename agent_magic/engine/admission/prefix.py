@@ -1,11 +1,9 @@
 """Shared prefixes: one agent writes the prompt cache, the others start when its response has begun.
 
-A cache entry is usable once the response that wrote it has begun. Agents that share a context and start together each
-pay for writing it: four agents then cost more than without a cache. So one leads, and the rest wait for the start of
-its answer.
+Only then can the entry be read; agents that start together each pay for writing it.
 
-An entry lives from the start of its request, and each read renews it. Within a burst five minutes suffice, and cost
-less. If agents are expected to start further apart, one hour may pay; for two agents often nothing does.
+An entry lives from the start of its request, and each read renews it. Five minutes suffice within a burst; if agents
+start further apart, one hour may pay, and for two agents often nothing does.
 
 Source: the vendor's page on prompt caching. In units of the context's price as plain input: a write for five minutes
 costs 1.25, for an hour 2, a read at most 0.1.
@@ -40,32 +38,23 @@ READ: Final = 0.1
 SURE: Final = 0.8
 """Share of a cache entry's life to rely on, since durations are only expected."""
 PATIENCE_S: Final = 30.0
-"""Maximum seconds that followers wait for a leader."""
+"""Seconds that followers wait for a leader."""
 LEAST_FOLLOWERS: Final = 2
-"""Minimum agents for caching to pay: writing costs 1.25 times the input, reading at most 0.1."""
+"""Agents for caching to pay."""
 
 
 @dataclass(slots=True)
 class Group:
-    """Agents of one model with one shared context.
+    """Agents of one model with one shared context."""
 
-    Attributes:
-        leader: The agent that writes the cache, until its answer begins.
-        led_s: When it was sent.
-        warm_until_s: Until when the entry can be read.
-        useless: True if a follower read nothing: the provider does not cache this, so no agent waits.
-        ttl: Lifetime of the entry after each use.
-    """
-
-    leader: int | None = None
-    led_s: float = 0.0
+    leader: int | None = None  # writes the cache, until its answer begins
+    led_s: float = 0.0  # when it was sent
     warm_until_s: float = field(default=0.0)
-    useless: bool = False
-    ttl: Ttl = "5m"
+    useless: bool = False  # a follower read nothing: the provider does not cache this, so no agent waits
+    ttl: Ttl = "5m"  # of the entry after each use
 
     @property
     def life_s(self) -> float:
-        """Seconds the entry lives after a use."""
         return LIFE_S[self.ttl]
 
 
@@ -79,20 +68,17 @@ class Prefixes:
         self._groups = [None if name is None else known[name] for name in groups]
 
     def name(self, agent: int) -> str | None:
-        """Return the agent's group."""
         return self._names[agent]
 
     def leave(self, agent: int) -> None:
-        """Remove an agent that changed its model."""
         self._names[agent] = self._groups[agent] = None
 
     def ttl(self, agent: int) -> Ttl | None:
-        """Return the cache lifetime the agent's request asks for, or `None`."""
+        """Return the cache lifetime the agent's request asks for."""
         group = self._groups[agent]
         return None if group is None else group.ttl
 
     def hold(self, agent: int, now: float) -> Hold | None:
-        """Return a hold if the agent waits for a leader's answer to begin."""
         group = self._groups[agent]
         if group is None or group.useless or group.leader in {None, agent} or now < group.warm_until_s:
             return None
@@ -202,11 +188,7 @@ def shared_prefixes(
 def with_lives(
     groups: Sequence[str | None], dag: Dag, policy: Policy, work_s: Sequence[float] | None
 ) -> tuple[list[str | None], dict[str, Ttl]]:
-    """Choose the lifetime of each group's cache, and drop groups for which no lifetime pays.
-
-    The policy's `cache_ttl` wins, and with `cache="on"` no group is dropped. If the work is unknown, the lifetime is
-    five minutes.
-    """
+    """Choose the lifetime of each group's cache, unless the policy does, and drop groups for which none pays."""
     names = {name for name in groups if name is not None}
     if policy.cache_ttl != "auto":
         return list(groups), dict.fromkeys(names, policy.cache_ttl)

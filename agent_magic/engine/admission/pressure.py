@@ -1,8 +1,7 @@
 """Time pressure of a run, for `--degrade`.
 
-Two things must fit into the time until the deadline: the longest path from a step to the end of the plan, and all
-remaining work divided by the slots. Expected durations are corrected by this run's, as in the order of steps. While
-nothing is known, nothing is late. Places and rounds that may not be needed count as nothing.
+The longest path from a step to the end, and all remaining work divided by the slots, must fit into the time until the
+deadline. Places and rounds that may not be needed count as nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ ANEW = 8
 
 
 class Pressure:
-    """Knows if a run is short of time."""
+    """Knows if a run is short of time; while nothing is known, nothing is late."""
 
     def __init__(self, plan: Plan, dag: Dag, deadline_s: float, slots: int, work_s: Sequence[float] | None) -> None:
         self._dag, self._deadline_s, self._slots, self._known = dag, deadline_s, slots, work_s is not None
@@ -39,14 +38,12 @@ class Pressure:
         self._ended = self._next = 0
 
     def learn(self, step: int, took_s: float) -> None:
-        """Record the duration of an answer."""
         if self._work[step] > 0:
             self._factors.add(self._kinds[step], took_s, self._work[step])
             self._ended += 1
             self._known = True
 
     def began(self, step: int) -> None:
-        """Record the start of a step."""
         if step in self._to_do:
             self._to_do.discard(step)
             self._volume_s -= self._work_s[step] if self._work_s else 0.0

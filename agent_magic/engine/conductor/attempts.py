@@ -33,7 +33,6 @@ class Tries:
         return number
 
     def made(self, agent: int) -> int:
-        """Return the number of attempts."""
         return self._made[agent]
 
     def turned(self, agent: int) -> None:
@@ -43,12 +42,10 @@ class Tries:
         self.until_s.pop(agent, None)
 
     def moved(self, agent: int) -> None:
-        """Reset an agent's attempts after a change of model."""
         self.forget(agent)
         self._turned.add(agent)
 
     def has_turned(self, agent: int) -> bool:
-        """Return whether the agent's next attempt continues its last."""
         return agent in self._turned
 
     def next_s(self, agent: int, failure: Failure, now: float, deadline_s: float | None) -> float | str:
@@ -74,7 +71,6 @@ class Tries:
         return most - self.counted(agent)
 
     def counted(self, agent: int) -> int:
-        """Return the attempts used up."""
         return self._made[agent] - self._free.get(agent, 0)
 
     def held_by(self, agent: int, reason: str) -> str:
@@ -91,18 +87,16 @@ class Tries:
 
 
 LATEST: Final = 8
-"""Number of attempts looked at."""
 LEAST: Final = 3
-"""Minimum number of attempts to conclude anything."""
 SHARE: Final = 0.5
 
 
 class Slots:
     """The concurrency of a run: the policy's, reduced when failures show that it is too high.
 
-    Retries use full concurrency first. When an agent has one attempt left and half of the latest attempts failed by
-    overload (status, time-outs, lost connections), requests go one at a time. Once all such last attempts are over,
-    each answer doubles the concurrency, up to the full number. The pacer handles 429s; they do not count here.
+    When an agent has one attempt left and half of the latest attempts failed by overload (status, time-outs, lost
+    connections), requests go one at a time. Once all such last attempts are over, each answer doubles the concurrency.
+    The pacer handles 429s; they do not count here.
     """
 
     def __init__(self, most: int) -> None:
@@ -111,7 +105,6 @@ class Slots:
         self.last_tries: set[int] = set()
 
     def answered(self, agent: int) -> None:
-        """Record an agent's answer."""
         self._latest.append(False)
         if self.width < self._most:
             self.last_tries.discard(agent)
@@ -119,17 +112,10 @@ class Slots:
                 self.width = min(self._most, self.width * 2)
 
     def ended(self, agent: int) -> None:
-        """Record that an agent has no more attempts."""
         self.last_tries.discard(agent)
 
     def failed(self, agent: int, failure: Failure, *, tries_left: int) -> None:
-        """Record a failure.
-
-        Args:
-            agent: The agent.
-            failure: The failure of its attempt.
-            tries_left: Attempts left.
-        """
+        """Record a failure after which `tries_left` attempts are left."""
         self._latest.append(failure.crowded)
         if not failure.crowded or tries_left != 1:
             return

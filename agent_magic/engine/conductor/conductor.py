@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from agent_magic.record.reasons import Reason
 
 LINES: Final = -1
-"""Stands for all queued agents."""
+"""All queued agents."""
 RUN: Final = -2
-"""Stands for the run's deadline."""
+"""The run's deadline."""
 HEDGES: Final = -3
-"""Stands for overdue requests."""
+"""Overdue requests."""
 
 
 class Alarms:
@@ -58,21 +58,19 @@ class Alarms:
         self._told_s = self._queues_s = FOREVER
 
     def set(self, at_s: float, agent: int, number: int = 0) -> None:
-        """Set a wake-up time for an agent; `number` breaks ties."""
         heappush(self._heap, (at_s, number, agent))
 
     def set_lines(self, at_s: float) -> None:
-        """Set the time to try the queues again, unless an earlier one is set. An infinite hold waits for an answer."""
+        """Set the time to try the queues again, unless an earlier one is set; an infinite hold waits for an answer."""
         if at_s < self._queues_s:
             self._queues_s = at_s
             self.set(at_s, LINES)
 
     def woken(self) -> None:
-        """Record a wake-up: callers take due ones with `due`, and the next time is reported again."""
+        """Report the next time again, after a wake-up."""
         self._told_s = self._queues_s = FOREVER
 
     def due(self, now: float) -> int | None:
-        """Return the next agent that is due, or `None`."""
         return heappop(self._heap)[2] if self._heap and self._heap[0][0] <= now else None
 
     def next_s(self) -> float | None:
@@ -95,22 +93,13 @@ ENDED: Final = 4
 AWAY: Final = 5
 UNDER_WAY: Final = frozenset({RUNNING, AWAY})
 PASSED_ON: Final = frozenset({"succeeded", "capped"})
-"""Statuses after which children may start."""
 SKIPPED: Final = "skipped by the user"
 STOPPED: Final = "Stopped"
 """Kind of an end on demand, or caused by another agent's end."""
 
 
 class Ends:
-    """Steps that ended without success, or are about to, with the reasons.
-
-    Attributes:
-        done: Steps that ended before the run, with their status; empty once it has started.
-        lost: Steps without success, each with the step that caused it: itself or an ancestor.
-        again: Steps to run again as soon as they are aborted.
-        cut: True if the run was stopped or its deadline has passed.
-        late: Reason for starting nothing more after the run's deadline; empty before it.
-    """
+    """Steps that ended without success, or are about to, with the reasons."""
 
     __slots__ = ("again", "cut", "done", "late", "left", "lost", "stopping")
 
@@ -126,15 +115,8 @@ class Ends:
 class Conductor:
     """Decides, for one run of one plan.
 
-    Args:
-        timeouts_s: Seconds from first launch to deadline, per agent.
-        work_s: Expected seconds of work per agent. The longest remaining path goes first. Without it, all are equal.
-        kinds: Kind of each agent: durations of some correct the expectation of the others.
-        room: Admission, asked before an agent starts; `None` admits all.
-        done: Agents that ended before, with their status, in a completed recording.
-        tasks: Steps without requests. They use other slots, as many as requests have.
-        fall_back: Switches a step to its next fallback model; returns False if it has none.
-        identical: Tracks identical steps, of which one asks; `None` lets each ask.
+    Work goes by the longest remaining path first. Tasks use slots of their own, as many as requests have. `kinds` are
+    steps whose durations correct each other's expectation.
     """
 
     def __init__(  # noqa: PLR0913 - all that decides
@@ -189,22 +171,19 @@ class Conductor:
 
     @property
     def running(self) -> int:
-        """Number of requests under way."""
         return self._running
 
     @property
     def slots_used(self) -> int:
-        """Number of requests, or of tasks, under way: the larger one. Each kind has as many slots as the other."""
+        """The larger number of requests and of tasks under way."""
         return max(self._running, self._tasks_running)
 
     @property
     def slots(self) -> int:
-        """Current concurrency; see `Slots`."""
         return self._slots.width
 
     @property
     def paused(self) -> bool:
-        """True while nothing is started."""
         return self._paused
 
     def _line(self, agent: int) -> str:
@@ -215,7 +194,7 @@ class Conductor:
         return line if self._holding is None else f"{line}{self._holding.line(agent)}"
 
     def start(self, now: float) -> list[Decision]:
-        """Start the run. Call this once."""
+        """Start the run, once."""
         self._settle_done(now)
         for agent, missing in enumerate(self._missing):
             if not missing and self._state[agent] == PENDING:
@@ -225,7 +204,6 @@ class Conductor:
         return self._go_on(now)
 
     def settle_done(self, now: float) -> list[Decision]:
-        """Skip descendants of recorded failures, before `start`. Ends a run that has nothing left to do."""
         self._settle_done(now)
         return self._go_on(now)
 
@@ -234,12 +212,10 @@ class Conductor:
         self._ends.done[agent] = "succeeded"
 
     def room_changed(self, now: float) -> list[Decision]:
-        """Record that more slots or limits may be free."""
         may = self._running < self._slots.width or self._others
         return self._go_on(now) if may and self._queues.waiting else []
 
     def succeeded(self, agent: int, now: float) -> list[Decision]:
-        """Record the answer of a running agent."""
         self._leave(agent)
         is_request = not self._others or (agent not in self._tasks and agent not in self._batched)
         if is_request and (self._identical is None or agent not in self._identical.taken):
@@ -247,7 +223,7 @@ class Conductor:
         return self._pass_on(agent, "succeeded", None, now)
 
     def step_out(self, agent: int, now: float) -> list[Decision]:
-        """Record that a running agent makes calls between requests. Its slot is free until `continue_turn`."""
+        """Record that a running agent makes calls between requests; its slot is free until `continue_turn`."""
         self._leave(agent)
         self._state[agent] = AWAY
         return self._go_on(now)
@@ -280,30 +256,27 @@ class Conductor:
         return self._go_on(now) if self._ends.late else None
 
     def _move(self, agent: int, now: float) -> None:
-        """Move a step that changed its model to that model's queue."""
         self._tries.moved(agent)
         self._queues.rename(agent)
         self._join(agent, now)
 
     def _falls_back(self, agent: int, found: Failure | Hold | Never) -> bool:
-        """Switch an agent to a fallback if its model does not answer. Return False if that does not apply."""
+        """Switch an agent to a fallback if its model does not answer."""
         return found.falls_back and self._fall_back is not None and self._fall_back(agent)
 
     def capped(self, agent: int, why: str, now: float) -> list[Decision]:
-        """Record the partial answer of an agent that may not go on. It is passed on."""
+        """Record the partial answer of an agent that may not go on; it is passed on."""
         self._leave(agent)
         return self._pass_on(agent, "capped", why, now, "Capped")
 
     def _pass_on(
         self, agent: int, status: Status, why: str | None, now: float, kind: str | None = None
     ) -> list[Decision]:
-        """End an agent; its children may start."""
         self._end(agent, status, why, now, kind)
         self._release(agent, now)
         return self._go_on(now)
 
     def _release(self, agent: int, now: float) -> None:
-        """Make the children of an agent ready that wait for nothing else."""
         missing, state = self._missing, self._state
         for child in self._dag.children[agent]:
             left = missing[child] = missing[child] - 1
@@ -311,12 +284,10 @@ class Conductor:
                 self._make_ready(child, now)
 
     def _why_left_out(self, agent: int) -> Left | None:
-        """Return the reason to skip a step whose parents have ended, or `None`."""
         flow = self._flow
         return None if flow is None or agent not in flow.decides else flow.choose(agent, self._ends.left)
 
     def _leave_out(self, agent: int, left: Left, now: float) -> None:
-        """End a step that is not needed, and its needless dependents."""
         todo = [(agent, left)]
         while todo:
             one, why = todo.pop()
@@ -381,7 +352,6 @@ class Conductor:
         return self._queues.reason(agent)
 
     def wake(self, now: float) -> list[Decision]:
-        """Record that the time of a `WakeAt` has come."""
         self._alarms.woken()
         while (agent := self._alarms.due(now)) is not None:
             if agent == RUN:
@@ -397,7 +367,7 @@ class Conductor:
         return self._go_on(now)
 
     def cancel(self, now: float, agents: Iterable[int] | None = None) -> list[Decision]:
-        """Stop these agents, or all. Running ones are reported by `cancelled` later."""
+        """Stop these agents, or all; running ones are reported by `cancelled` later."""
         if agents is None:
             self._ends.cut = True
             self._cancel_all(now, "stopped")
@@ -407,7 +377,7 @@ class Conductor:
         return self._go_on(now)
 
     def skip(self, now: float, agents: Iterable[int], why: str = "") -> list[Decision]:
-        """Skip these agents and their descendants. Running ones are reported by `cancelled` later."""
+        """Skip these agents and their descendants."""
         for agent in agents:
             self._take_out(agent, "skipped", why or SKIPPED, now)
         return self._go_on(now)
@@ -419,13 +389,12 @@ class Conductor:
         return self._go_on(now)
 
     def pause(self, now: float) -> list[Decision]:
-        """Start nothing new until `resume`. Requests under way go on."""
+        """Start nothing new until `resume`."""
         self._paused = True
         self._queues.hold_others((), "paused", now)
         return self._go_on(now)
 
     def resume(self, now: float) -> list[Decision]:
-        """Start agents again after `pause`."""
         if self._paused:
             self._paused = False
             self._queues.hold_others((), "paused", now)
@@ -447,7 +416,7 @@ class Conductor:
         self._ends.done = {}
 
     def _make_ready(self, agent: int, now: float, *, decided: bool = False) -> None:
-        """Queue a step, unless it is left out. `decided` skips that check."""
+        """Queue a step, unless it is left out; `decided` skips that check."""
         if self._flow is not None and not decided and (why := self._why_left_out(agent)) is not None:
             self._leave_out(agent, why, now)
             return
@@ -465,7 +434,6 @@ class Conductor:
         self._queues.join(agent)
 
     def _go_on(self, now: float) -> list[Decision]:
-        """Fill free slots, set the alarm, and return the decisions."""
         if self._queues.waiting and not self._paused:
             self._fill(now)
         if not self._open and not self._over:
@@ -506,7 +474,6 @@ class Conductor:
             queues.hold_others(held, "slot", now)
 
     def _turn_away(self, agent: int, never: Never, now: float) -> None:
-        """End an agent that can never be admitted."""
         self._end(agent, "capped" if never.keeps else "cancelled", never.why, now, never.kind)
         if never.keeps:
             self._release(agent, now)
@@ -514,7 +481,7 @@ class Conductor:
             self._skip_descendants(agent, now)
 
     def _follows(self, agent: int, now: float) -> bool:
-        """Let an agent wait for, or take the outcome of, an identical one. Return False if it must ask itself."""
+        """Let an agent wait for an identical one, or take its outcome; return False if it must ask itself."""
         if self._identical is None or agent in self._tasks or (leader := self._identical.leader(agent)) is None:
             return False
         if self._state[leader] != ENDED and self._queues.barrier is not None:
@@ -541,7 +508,6 @@ class Conductor:
         self._out.append(Take(agent, leader, held_by))
 
     def _led(self, agent: int, status: Status, failure: tuple[str, str] | None, now: float) -> None:
-        """Resume the agents that waited for an identical one."""
         if self._identical is None:
             return
         waiting, counts = self._identical.ended(agent, passed_on=status in PASSED_ON, failure=failure)
@@ -622,7 +588,7 @@ class Conductor:
                     todo.append(child)
 
     def _can_do_without(self, step: int, now: float) -> bool:
-        """Return whether a step survives a failed parent. Only races do."""
+        """Return whether a step survives a failed parent; only races do."""
         del step, now
         return False
 
@@ -652,7 +618,6 @@ class Conductor:
             self._led(agent, status, (error or "", kind or "") if status == "failed" else None, now)
 
     def _run_out(self, now: float) -> None:
-        """End a run after its deadline."""
         self._ends.cut = True
         why = self._ends.late = f"Late: the run passed its deadline of {self._policy.deadline_s:g} s"
         for agent in self._dag.order:
@@ -674,7 +639,7 @@ class Conductor:
             self._end(agent, status, why, now, STOPPED)
 
     def _take_out(self, agent: int, status: Status, why: str, now: float) -> None:
-        """End an agent and its descendants. A running one may still complete."""
+        """End an agent and its descendants; a running one may still complete."""
         if self._state[agent] != ENDED:
             self._cancel_one(agent, now, why, status)
             if self._state[agent] == ENDED:
@@ -712,7 +677,7 @@ def to_reopen(
     """Return the agents to run again, parents before children, and the new cause of each that stays skipped.
 
     A retried agent brings its unsuccessful ancestors, and the steps skipped because of them unless another cause
-    remains. Agents skipped or stopped by name come back only by name; successful and running ones are ignored.
+    remains. Agents skipped or stopped by name come back only by name.
     """
     wanted = {agent for agent in asked if agent in lost}
     if not wanted:

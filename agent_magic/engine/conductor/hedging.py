@@ -1,13 +1,10 @@
 """A conductor for hedges (`agent_magic.declare.race`): a second request when an answer is overdue.
 
-The place of a second request has the parents of its step, and waits until the step's request is overdue. If the step
-ends earlier, the place is unused. Otherwise it queues like any step, and an answer of the first request still makes it
-unused. Once sent, the two race. First requests go before second ones: a hedge shortens a run only if a slot is left for
-it.
+The place of a second request waits until its step's request is overdue; once sent, the two race. First requests go
+before second ones: a hedge shortens a run only if a slot is left for it.
 
 The delay is a number of seconds, or learned: with `p95`, longer than 95 of 100 requests take. Among requests that start
-together the quick ones end first, and would make all others look late. So requests under way or aborted count as
-censored at their duration so far.
+together the quick ones end first, so those under way or aborted count as censored at their duration so far.
 
 Source: E. L. Kaplan, P. Meier, "Nonparametric estimation from incomplete observations", Journal of the American
 Statistical Association 53 (1958): the product-limit estimate.
@@ -36,9 +33,9 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Status
 
 ENOUGH: Final = 20
-"""Minimum requests to estimate durations. Of 20, the 95th percentile is the second longest."""
+"""Of 20 requests, the 95th percentile is the second longest."""
 LATEST: Final = 200
-"""Number of latest requests that count, since a service has slow hours."""
+"""Latest requests that count, since a service has slow hours."""
 ANEW: Final = 20
 """The estimate is renewed after this fraction (1/20) of new requests."""
 TIE_S: Final = 0.001
@@ -47,8 +44,6 @@ NOT_NEEDED: Final = "the answer came in time"
 
 
 class _Made:
-    """A request: its start and its duration."""
-
     __slots__ = ("answered", "made_s", "took_s")
 
     def __init__(self, made_s: float) -> None:
@@ -70,7 +65,6 @@ class Latencies:
         self._ended = 0
 
     def made(self, step: int, now: float) -> None:
-        """Record the start of a request."""
         self._open[step] = made = _Made(now)
         self._latest.append(made)
 
@@ -114,7 +108,6 @@ class Overdue:
         self._waiting: defaultdict[tuple[str, str | float], deque[tuple[float, int]]] = defaultdict(deque)
 
     def learn(self, step: int, took_s: float) -> None:
-        """Record the duration of an answer."""
         if step in self.places:
             self._latencies[self._kinds[step]].ended(step, took_s, 0.0)
         if self._then is not None:
@@ -125,7 +118,6 @@ class Overdue:
         self._latencies[self._kinds[step]].ended(step, None, now)
 
     def launched(self, step: int, now: float) -> None:
-        """Record a request of a step with a hedge."""
         self._latencies[self._kinds[step]].made(step, now)
         self._waiting[self._kinds[step], self._when[step]].append((now, step))
 
@@ -231,5 +223,4 @@ class HedgingConductor(RacingConductor):
         return again, skipped
 
     def _close(self, place: int, now: float) -> None:
-        """End a place that is no longer needed."""
         self._leave_out(place, Left("unused", NOT_NEEDED, UNUSED), now)

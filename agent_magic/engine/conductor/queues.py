@@ -1,13 +1,9 @@
 """Ready agents: the queues they wait in, one per set of shared limits, their order, and the barrier between layers.
 
-The order is the longest remaining path first, or the least work first (`schedule="shortest"`).
-
-Expected work is known before the run (`agent_magic.engine.expected`) and corrected during it. The correction factor of
-a kind of steps (rows of an `--each`, or agents of a model) is actual over expected work of those that have ended; a
-kind without any uses the factor of all.
-
-The order is recomputed after 1, 2, 3, 4, 6, 9, 13, ... steps, since late steps change little and a recomputation walks
-the whole plan. Plans of one kind need none: one common factor changes no order.
+The order is the longest remaining path first, or the least work first. Expected work (`agent_magic.engine.expected`) is
+corrected during the run by actual over expected work of the same kind of steps (rows of an `--each`, or agents of a
+model), of all kinds for one without any. The order is recomputed after 1, 2, 3, 4, 6, 9, 13, ... steps: late ones
+change little and a recomputation walks the whole plan. One common factor changes no order.
 """
 
 from __future__ import annotations
@@ -43,12 +39,7 @@ def _ranked(dag: Dag, policy: Policy, work_s: Sequence[float]) -> tuple[Sequence
 
 
 class Order:
-    """The order of one run, by expected work; without it each agent counts as one.
-
-    Attributes:
-        turns: Rank of each agent; the lowest goes first.
-        learns: True if durations can change the order.
-    """
+    """The order of one run, by expected work; without it each agent counts as one."""
 
     def __init__(self, dag: Dag, policy: Policy, work_s: Sequence[float] | None, kinds: Sequence[str] = ()) -> None:
         self._dag, self._policy, self._work_s, self._kinds = dag, policy, work_s, kinds
@@ -58,7 +49,7 @@ class Order:
         self._ended, self._next = 0, 1
 
     def learn(self, agent: int, took_s: float) -> bool:
-        """Record the duration of a step. Return True if the order was recomputed."""
+        """Record the duration of a step; return True if the order was recomputed."""
         self._factors.add(self._kinds[agent], took_s, 1.0 if self._work_s is None else self._work_s[agent])
         self._ended += 1
         if self._ended < self._next:
@@ -72,10 +63,7 @@ class Order:
 
 
 class Queues:
-    """One queue per set of shared limits: a blocked queue does not block the others.
-
-    `name` returns the name of an agent's queue; `None` for a single queue.
-    """
+    """One queue per set of shared limits, by the `name` of an agent's: a blocked queue does not block the others."""
 
     def __init__(
         self,
@@ -95,7 +83,6 @@ class Queues:
         self.waiting = 0
 
     def learn(self, agent: int, took_s: float) -> None:
-        """Record the duration of a step, which may reorder the queues."""
         if self._order.learn(agent, took_s):
             before, self._turns, self._by_turn = self._by_turn, self._order.turns, self._order.by_turn
             for waiting in self._waiting:
@@ -131,7 +118,7 @@ class Queues:
         return None if best is None else self._by_turn[best]
 
     def leave(self, agent: int, since_s: float, now: float) -> str:
-        """Remove the first agent of its queue. Return the cause of its longest wait since a time, if any."""
+        """Remove the first agent of its queue, and return the cause of its longest wait since a time."""
         self.waiting -= 1
         line = self._line_of[agent]
         waiting, reason = self._waiting[line], self._reasons[line]
@@ -151,7 +138,7 @@ class Queues:
                 self.join(held)
 
     def reopened(self, agent: int) -> None:
-        """Record that an agent will run again. Waiting agents of later layers wait for it."""
+        """Record that an agent will run again; waiting agents of later layers wait for it."""
         if self.barrier is None or not self.barrier.reopened(agent):
             return
         for waiting in self._waiting:
@@ -161,14 +148,13 @@ class Queues:
             heapify(waiting)
 
     def hold(self, agent: int, reason: str, now: float) -> int:
-        """Record the cause of an agent's queue's wait. Return the queue."""
+        """Record the cause of an agent's queue's wait, and return the queue."""
         line = self._line_of[agent]
         if reason != self._reasons[line]:
             self._turn_to(line, reason, now)
         return line
 
     def hold_others(self, held: Container[int], reason: str, now: float) -> None:
-        """Record what all other queues wait for."""
         for line, waiting in enumerate(self._waiting):
             if waiting and reason != self._reasons[line] and line not in held:
                 self._turn_to(line, reason, now)
@@ -188,20 +174,20 @@ class Queues:
         return self._reasons[self._line_of[agent]]
 
     def opened(self, agent: int, since_s: float, now: float) -> str:
-        """Return the barrier's reason if it held the agent for most of its wait, else nothing."""
+        """Return the barrier's reason if it held the agent for most of its wait."""
         opened_s = since_s if self.barrier is None else self.barrier.opened_s(agent)
         held_s = opened_s - since_s
         return self.barrier.reason if self.barrier is not None and held_s > 0 and held_s >= now - opened_s else ""
 
 
 def _numbered(name: Callable[[int], str], count: int) -> tuple[dict[str, int], list[int]]:
-    """Number names by first appearance. Return the number of each name, and of each agent."""
+    """Number names by first appearance; return the number of each name, and of each agent."""
     numbers: dict[str, int] = {}
     return numbers, [numbers.setdefault(name(agent), len(numbers)) for agent in range(count)]
 
 
 def barrier_of(dag: Dag, policy: Policy) -> Barrier | None:
-    """Return the barrier of a schedule, if it has one. Groups are of as many agents as there are slots."""
+    """Return the barrier of a schedule; groups are of as many agents as there are slots."""
     if policy.schedule == "layers":
         return Barrier(dag.layer)
     if policy.schedule == "groups":
@@ -210,11 +196,7 @@ def barrier_of(dag: Dag, policy: Policy) -> Barrier | None:
 
 
 class Barrier:
-    """Holds agents back until all agents of earlier layers have ended, to measure the cost of that.
-
-    Parents are in the same layer or an earlier one. If an agent runs again, the later layers close, except for requests
-    under way.
-    """
+    """Holds agents back until all of earlier layers have ended, to measure the cost of that."""
 
     def __init__(self, layer: Sequence[int], reason: Reason = "barrier") -> None:
         self._layer, self.reason = layer, reason
@@ -225,22 +207,19 @@ class Barrier:
         self._held: set[int] = set()
 
     def hold(self, agent: int) -> bool:
-        """Return whether the agent must wait; `ended` returns it when it may go."""
         if self._layer[agent] <= self._open:
             return False
         self._held.add(agent)
         return True
 
     def is_held(self, agent: int) -> bool:
-        """Return whether the agent waits."""
         return agent in self._held
 
     def opened_s(self, agent: int) -> float:
-        """Return when the agent's layer last opened."""
         return self._opened_s[self._layer[agent]]
 
     def ended(self, agent: int, now: float) -> list[int]:
-        """Record the end of an agent. Return the agents that waited for it."""
+        """Return the agents that waited for the end of this one."""
         self._held.discard(agent)
         self._left[self._layer[agent]] -= 1
         before = self._open
@@ -254,7 +233,7 @@ class Barrier:
         return passed
 
     def reopened(self, agent: int) -> bool:
-        """Record that an agent runs again. Return True if this closes layers."""
+        """Record that an agent runs again; return True if this closes layers."""
         layer = self._layer[agent]
         self._left[layer] += 1
         closes, self._open = layer < self._open, min(layer, self._open)

@@ -1,6 +1,6 @@
-"""A conductor for races: the first answer of several agents counts, and the rest is cancelled.
+"""A conductor for races (`agent_magic.declare.race`): the first answer of several agents counts.
 
-See `agent_magic.declare.race`. A race has all of its agents as parents.
+A race has all of its agents as parents.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ class RacingConductor(Conductor):
         self._beaten: dict[int, Left] = {}  # also those with a request still being aborted
 
     def cancelled(self, agent: int, now: float, *, left: bool = False) -> list[Decision]:
-        """Record that a running agent's request was aborted on demand; `left` if its slot is already free."""
         if agent not in self._beaten:
             return super().cancelled(agent, now, left=left)
         if not left:
@@ -83,7 +82,6 @@ class RacingConductor(Conductor):
             self._win(agent, now)
 
     def _win(self, winner: int, now: float) -> None:
-        """Cancel the steps that are no longer needed after the first answer of a race."""
         for race in self._races_of(winner):
             self._won.add(race)
             for other in self._dag.parents[race]:

@@ -1,11 +1,9 @@
 """A conductor for speculation: steps that start before their condition can be decided.
 
-A step with `speculate` waits for the parents its prompt uses, and not for those that only its condition uses. When
-these have ended, the condition is decided. If it holds, the step goes on. If not, its request is aborted or its answer
-thrown away, and it ends as skipped, with its cost. An answer or failure that comes earlier is held back until then.
-
-For rows, rounds and places of one declaration, past decisions predict others: if most conditions were false, the
-remaining steps do not speculate.
+A step with `speculate` waits for the parents its prompt uses, not for those of its condition alone. When these have
+ended, the condition is decided: the step goes on, or is aborted and ends as skipped, with its cost. An answer or
+failure that comes earlier is held back until then. If most conditions of one declaration were false, its remaining
+steps do not speculate.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ if TYPE_CHECKING:
 
 
 LEAST_KNOWN: Final = 5
-"""Minimum decided conditions to predict others. An assumption."""
+"""Decided conditions to predict others. An assumption."""
 
 
 class SpeculatingConductor(HedgingConductor):
@@ -51,7 +49,6 @@ class SpeculatingConductor(HedgingConductor):
         self._held: dict[str, dict[int, bool]] = {}  # per group, the decided conditions, and how
 
     def start(self, now: float) -> list[Decision]:
-        """Start the run. Call this once."""
         found = super().start(now)
         self._to_look_at.update(dict.fromkeys(self._ahead_of))
         return [*found, *self._go_on(now)]
@@ -112,7 +109,7 @@ class SpeculatingConductor(HedgingConductor):
         return self._go_on(now)
 
     def _keep_back(self, agent: int, status: Status, why: str | None, kind: str | None) -> None:
-        """Hold the end of a step back until its condition is decided. Steps before that may need its resources."""
+        """Hold the end of a step back until its condition is decided; steps before that may need its resources."""
         self._state[agent], self._kept_back[agent] = AWAY, (status, why, kind)
         if self._holding is not None:
             self._holding.give_back(agent)
@@ -147,12 +144,7 @@ class SpeculatingConductor(HedgingConductor):
 
 
 def conductor_for(plan: Plan, requests: Requests) -> Callable[..., Conductor]:
-    """Return the simplest conductor class that supports the plan.
-
-    Args:
-        plan: The plan.
-        requests: Knows which answers are available.
-    """
+    """Return the simplest conductor class that supports the plan."""
     flow = plan.flow
     if flow is None or requests.flow is None or not (flow.races or flow.ahead_of):
         return Conductor

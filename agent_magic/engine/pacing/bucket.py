@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from agent_magic.record.terms import Ceiling
 
 LimitSource = Literal["announced", "given", "inferred"]
-"""Where the limit comes from: the server, the user, or refusals that nothing else explains."""
+"""Announced by the server, given by the user, or inferred from refusals that nothing else explains."""
 
 MARGIN_S: Final = 0.02
 """Seconds of refill kept in reserve at first, since requests overtake each other on the wire."""
@@ -18,17 +18,14 @@ MOST_MARGIN: Final = 0.25
 """Maximum reserve after refusals, as a share of the capacity."""
 GLIDE_S: Final = 1.0
 MOST_PACE: Final = 8.0
-"""Saved tokens are spent over `GLIDE_S` seconds, at most at `MOST_PACE` times the refill rate.
-Requests then leave evenly, and an overestimated level costs one refusal, not fifty.
-"""
+"""Savings are spent over `GLIDE_S` seconds, at most at this many times the refill rate. Requests then leave evenly,
+and an overestimated level costs one refusal, not fifty."""
 REGAIN: Final = 0.25
-"""The part of an unexpected surplus that is accepted at once.
-A response that was computed before our latest requests arrived reports too much.
-"""
+"""The part of a surplus that is accepted at once: a response from before our latest requests reports too much."""
 EXTERNAL_PER_S: Final = 0.2
 """How fast unexplained use raises the assumed rate of other clients."""
 FAIR: Final = 0.5
-"""Maximum share of a limit that is left to other clients with the key. Leaving all of it could starve two pacers."""
+"""Maximum share of a limit that is left to other clients with the key, or two pacers could starve each other."""
 FADE_S: Final = 60.0
 """How long a remembered level is used."""
 SPREAD: Final = 0.12
@@ -38,27 +35,8 @@ SPREAD: Final = 0.12
 class Bucket:
     """Mirrors a token bucket on the server: continuous refill, an announced limit, an unannounced capacity.
 
-    The level is dead reckoning: each request takes its amount when it is sent, and each response corrects the level. A
-    response may have been computed at any time between sending and receiving, so it corrects the level only if no such
-    time explains the difference.
-
-    Args:
-        kind: The limited quantity.
-        given: The user's limit per minute.
-        burst_s: Seconds of it that may be used at once.
-
-    Attributes:
-        grain: Maximum rounding error of `remaining`.
-        source: Where the limit comes from; `None` while it is unknown.
-        limit: Per minute; 0 while unknown.
-        announced: The server's figure, per minute; 0 without one.
-        rate: Our share of the limit, per second; 0 while unknown.
-        taken: The total ever taken.
-        share: Our share of the limit, above 0: kernels with the same key divide it, but not an inferred limit.
-        level: The amount available at the latest change; negative while something is owed.
-        capacity: The highest level ever observed, a lower bound of the true capacity.
-        margin: The reserve that is never used.
-        external_rate: The assumed use by other clients, per second.
+    Limits are per minute, rates per second, 0 while unknown. `capacity` is the highest level ever observed; `level` is
+    negative while something is owed; `margin` is never used; `share` is what other kernels with the key leave us.
     """
 
     def __init__(self, kind: Kind, given: float | None = None, burst_s: float = 1.0) -> None:
@@ -83,11 +61,9 @@ class Bucket:
 
     @property
     def room(self) -> float:
-        """The capacity of our share."""
         return self.capacity if self.source == "inferred" else self.capacity * self.share
 
     def level_at(self, now: float) -> float:
-        """Return the amount available now."""
         return min(self._unbounded(now), self.room)
 
     def sure_level_at(self, now: float) -> float:
@@ -120,7 +96,7 @@ class Bucket:
         return amount / (self.rate + min(saved, (MOST_PACE - 1) * self.rate))
 
     def take(self, amount: float, now: float) -> float:
-        """Take an estimated amount. Return the level without corrections, which `read` compares with."""
+        """Take an estimated amount, and return the level without corrections, which `read` compares with."""
         self._advance(now, amount)
         self.level -= amount
         self.taken += amount
@@ -191,11 +167,10 @@ class Bucket:
                 self._set_external(self.external_rate + min(missing, self._most_credit) * EXTERNAL_PER_S, now)
 
     def impose(self, limit: float, now: float, *, closed_s: float | None = None, doubted: bool = False) -> None:
-        """Keep an inferred limit per minute, unless the user's is lower. One second of it may be used at once.
+        """Keep an inferred limit per minute, unless the user's is lower; one second of it may be used at once.
 
-        Nothing is saved up during `closed_s`, the seconds without requests after the refusal that revealed the limit,
-        since it is a guess. If refusals contradict it (`doubted`), it ends when as much as the announced limit has
-        passed.
+        It is a guess, so nothing is saved up during `closed_s`, the seconds without requests after the refusal. If
+        refusals contradict it (`doubted`), it ends when as much as the announced limit has passed.
         """
         self._advance(now)
         known = self.announced or (self.limit if self.source == "announced" else 0.0)  # this session's, or remembered
@@ -211,10 +186,7 @@ class Bucket:
             self._correct(min(1 - closed_s * self.rate, 0.0) - self.level)
 
     def free(self, now: float, counted: float = 0.0) -> None:
-        """Forget an inferred limit, since a rate does not explain the refusals.
-
-        `counted` is the limit per minute that was inferred instead and is kept elsewhere; 0 without one.
-        """
+        """Forget an inferred limit that explains no refusals; `counted` a minute are kept elsewhere instead."""
         self._advance(now)
         self._own = self._given
         known: list[tuple[float, LimitSource]] = [(self.announced, "announced"), (self._given or 0.0, "given")]
@@ -237,7 +209,7 @@ class Bucket:
             self.level, self._at_s = self.room, now
 
     def recall_level(self, level: float, margin: float, external_rate: float, now: float, age_s: float = 0.0) -> None:
-        """Start from an earlier level of a known limit, `age_s` seconds old. The first reading replaces an old one."""
+        """Start from an earlier level of a known limit, `age_s` seconds old; the first reading replaces an old one."""
         # Level and external rate fade: after a minute the bucket is full, and other clients may be gone.
         if self.rate:
             self.margin, self._seen = margin, not age_s
@@ -250,10 +222,7 @@ class Bucket:
         return found
 
     def set_share(self, share: float, level_s: float | None = None, *, now: float) -> None:
-        """Keep to a share of the limit from now on. A smaller share gives up its part of the saved tokens.
-
-        `level_s` is the level that other kernels report, in seconds of refill by the whole limit.
-        """
+        """Keep to a share of the limit; other kernels report the level, in seconds of the whole refill."""
         if share == self.share:
             return
         self._advance(now)
@@ -269,7 +238,6 @@ class Bucket:
 
     @property
     def _full(self) -> float:
-        """The level at which a request larger than the bucket is sent."""
         return self.capacity + (2 * self.grain if self.source == "announced" else 0.0)
 
     @property
@@ -317,7 +285,6 @@ class Bucket:
         self._correct(-missing)
 
     def _correct(self, amount: float) -> None:
-        """Change the level and the offset of later comparisons."""
         self.level += amount
         self._shift += amount
 

@@ -31,18 +31,18 @@ MOST_WAIT_S: Final = 3600.0
 """The longest `retry-after` that is obeyed."""
 UNSAID_S: Final = 1.0
 MOST_UNSAID_S: Final = 60.0
-"""The wait after a refusal without `retry-after`. It doubles while only refusals come."""
+"""The longest wait after a refusal without `retry-after`; it doubles while only refusals come."""
 JITTER_S: Final = 0.1
 FIRST_OUTPUT: Final = 1_000.0
-"""The most output expected of a request before the first answer, when `max_tokens` is often the only estimate."""
+"""The most output expected before the first answer, when `max_tokens` is often the only estimate."""
 LATE_S: Final = 0.05
 """A request that wakes up late may make up for at most this delay."""
 LONGEST_STEP_S: Final = 0.1
-"""The longest spacing between requests, which only keeps them from leaving together; the bucket knows their room."""
+"""The longest spacing between requests, which only keeps them from leaving together."""
 PLACE_S: Final = 1.0 + JITTER_S
 """If no rate explains a refusal, a `retry-after` of at most this concerns only the refused request."""
 INSTANT_S: Final = 1e-6
-"""The shortest wait. A shorter one would vanish when added to a large time, and the caller would ask for ever."""
+"""A shorter wait would vanish when added to a large time, and the caller would ask for ever."""
 OUTPUT_STEP_S: Final = 0.02
 """The shortest wait for output; its estimate is repeated while requests in flight drain."""
 GRACE_S: Final = 2.0
@@ -52,7 +52,7 @@ FITS: Final = 1.5
 
 
 class Ticket:
-    """The permission to send one request now. Always give it back, by `finished` or `refused`."""
+    """The permission to send one request now; give it back by `finished` or `refused`."""
 
     __slots__ = (
         "amounts",
@@ -108,7 +108,6 @@ class ClassPacer:
         self._heed()
 
     def ask(self, input_tokens: int, output_tokens: int, now: float, queue: int) -> Ticket | Hold:
-        """Return a ticket, or the reason to wait."""
         if now < self._gate_s:
             return Hold("backoff", self._gate_s)
         turns = self._turns
@@ -152,7 +151,7 @@ class ClassPacer:
             self.requests.impose(60 * window.rate, now, doubted=window.doubted)
 
     def forgo(self, queue: int) -> None:
-        """Record that a waiting queue is now held for another reason, so that others need not wait for it."""
+        """Let others pass a waiting queue that is now held for another reason."""
         self._turns.pop(queue, None)
 
     @property
@@ -161,7 +160,6 @@ class ClassPacer:
         return self._window.quiet
 
     def heard(self, ticket: Ticket, readings: Readings, now: float) -> None:
-        """Record the limits that a response reports. Refusals are for `refused`."""
         if ticket.open and not ticket.heard:
             self._let_in(ticket, now)
         if readings:
@@ -234,7 +232,7 @@ class ClassPacer:
             self._gate_s = max(self._gate_s, now + min(wait_s, MOST_WAIT_S))
 
     def _explain(self, ticket: Ticket, limit: str | None, wait_s: float, now: float, *, first: bool) -> bool:
-        """Attribute a refusal that no known limit explains. Return True if other requests may go on meanwhile."""
+        """Attribute a refusal that no known limit explains; return True if other requests may go on meanwhile."""
         odd = any(each.announced for each in self._buckets.values())
         places = self._concurrency
         if self._minute.refused(ticket.sent_s, now, first=first, alone=not (odd or places.kept)):
@@ -271,7 +269,6 @@ class ClassPacer:
         return window.by_chance and not is_limit
 
     def health(self, name: str, now: float) -> PoolHealth:
-        """Return the recent use of the limits."""
         used, passed_s = self._meter.lately(now)
         refusals = self._meter.refusals
         return PoolHealth(
@@ -287,12 +284,12 @@ class ClassPacer:
         )
 
     def load(self, now: float) -> float:
-        """Return the used share of the tightest limit, from 0; 0 if no limit is known."""
+        """Return the used share of the tightest limit; 0 if no limit is known."""
         known = [one for one in self._buckets.values() if one.rate]
         return max((1 - one.level_at(now) / one.capacity for one in known), default=0.0)
 
     def demands(self, now: float) -> dict[Dimension, Demand]:
-        """Return the use of each limit, and whether it holds back a request. Unknown limits have no demand."""
+        """Return the use of each known limit, and whether it holds back a request."""
         used, passed_s = self._meter.lately(now, 2)
         held = {hold.reason for hold in self._turns.values() if hold.until_s + GRACE_S > now}
         shut = now < self._gate_s
@@ -314,18 +311,16 @@ class ClassPacer:
         return found
 
     def set_shares(self, shares: Mapping[Dimension, Share], now: float) -> bool:
-        """Keep to these shares of the limits; the others are not divided. Return True if a share changed."""
+        """Keep to these shares of the limits; return True if one changed."""
         before = [bucket.share for bucket in self._buckets.values()]
         for name, bucket in self._buckets.items():
             bucket.set_share(*shares.get(name, ALL), now=now)
         return before != [bucket.share for bucket in self._buckets.values()]
 
     def ceilings(self) -> dict[str, Ceiling]:
-        """Return the known limits with a lower bound of each bucket's capacity."""
         return {name: Ceiling(each.limit, each.capacity) for name, each in self._buckets.items() if each.limit}
 
     def learned(self, now: float) -> Learned:
-        """Return the lessons of the answers so far."""
         buckets = self._buckets.values()
         return Learned(
             self._inputs.sums,
@@ -341,7 +336,6 @@ class ClassPacer:
         )
 
     def sources(self) -> dict[str, LimitSource]:
-        """Return the sources of the known limits."""
         return {name: each.source for name, each in self._buckets.items() if each.source}
 
     def recall(self, ceilings: Mapping[str, Ceiling], sources: Mapping[str, LimitSource], now: float) -> None:
@@ -433,13 +427,13 @@ class ClassPacer:
         self._minute.let_in(ticket.sent_s)
 
     def _speak(self) -> None:
-        """Record a reply: queues that waited for the first one may ask again."""
+        """Let queues that waited for a first reply ask again."""
         if self._window.quiet:
             self._turns.clear()
             self._window.quiet = False
 
     def _heed(self) -> None:
-        """Note which limits are known by now. Once one is, no queue waits for a first reply."""
+        """Note which limits are known; once one is, no queue waits for a first reply."""
         if len(self._known) + 1 < len(self.shares):
             self._known = [each for each in self.shares if each[1].rate and each[0] != "output"]
         if self._known or self.output.bucket.rate:

@@ -9,9 +9,8 @@ from agent_magic.engine.admission.room import Hold
 from agent_magic.engine.pacing.ratio import Ratio
 
 AGREES: Final = math.log(0.9 / 0.1)
-"""Log odds of a refusal with the full number under way.
-Such a server refuses it nearly always, one with a rate limit has no reason to do so just then.
-"""
+"""Log odds of a refusal with the full number under way. Such a server refuses it nearly always; one with a rate limit
+has no reason to do so just then."""
 PASSES: Final = math.log(0.2 / 0.9)
 """A request admitted beyond the number: only a slot freed on the way explains it."""
 PASSES_SURE: Final = PASSES / 5
@@ -23,25 +22,23 @@ SURE: Final = 6.0
 LEAST: Final = -1.0
 """Below these odds it is no such limit."""
 MOST: Final = 9.0
-"""Maximum log odds, so that learned limits can be unlearned."""
+"""So that learned limits can be unlearned."""
 NEAR: Final = 1
 FEW: Final = 8
-"""Requests and answers overtake each other on the wire, so a count may be off by one, and one more per this number."""
+"""Requests and answers overtake each other on the wire: counts may be off by one, and one more per this number."""
 LEAST_WIRE: Final = 0.02
 MOST_WIRE: Final = 0.5
-"""The share of a request's time on the wire from which counts are off by more than that, and its believed maximum."""
+"""The share of a request's time on the wire from which counts are off by more than that, and its maximum."""
 FIRST_PROBE_S: Final = 0.8
 LONGER: Final = 5.0
 LONGEST_PROBE_S: Final = 60.0
-"""Times after which one more than the limit is tried; they grow, since each try costs a refusal."""
+"""The longest time after which one more than the limit is tried; each try costs a refusal."""
 EVERY: Final = 150
-"""Minimum requests between probes, once the limit is sure."""
+"""Requests between probes, once the limit is sure."""
 UNSURE_S: Final = 2.5
 """A limit that is not confirmed within this time is dropped."""
 DOUBLE_S: Final = 0.5
-"""Meanwhile requests are sent at their earlier pace, doubled after each such time.
-This reaches the limit, and a rate limit shows itself by a refusal.
-"""
+"""Meanwhile requests go at their earlier pace, doubled after each such time, until the limit or a rate refuses one."""
 SILENT_S: Final = 0.3
 """Seconds without a refusal after which a request was admitted."""
 NEXT_S: Final = 0.05
@@ -50,14 +47,8 @@ NEXT_S: Final = 0.05
 class Concurrency:
     """Distinguishes a limit of concurrent requests from a rate limit by their odds, and keeps it.
 
-    Such a server refuses a request exactly if the full number is under way, at any rate. A rate limit refuses whenever
-    its bucket is empty, with any number under way. So refusals at the number left by the first refusal are evidence for
-    it, refusals below it and admissions above it are evidence against it. After a second agreeing refusal the limit is
-    kept, and one more request is tried, to be sure soon.
-
-    Attributes:
-        limit: The assumed limit; 0 if there is none.
-        kept: True if it is kept.
+    Refusals at the number left by the first refusal are evidence for it; refusals below it and admissions above it are
+    evidence against it. After a second agreeing refusal the limit is kept, and one more is tried, to be sure soon.
     """
 
     def __init__(self) -> None:
@@ -73,7 +64,6 @@ class Concurrency:
 
     @property
     def is_sure(self) -> bool:
-        """True if refusals agree on the limit."""
         return self.limit > 0 and self._odds >= SURE
 
     @property
@@ -83,14 +73,12 @@ class Concurrency:
         return (self.limit, self._odds, *self._took.sums, *self._wire.sums) if known else ()
 
     def recall(self, learned: tuple[float, ...]) -> None:
-        """Start from an earlier session's knowledge."""
         limit, self._odds, *sums = learned
         self.limit, self.kept = int(limit), True
         self._took.recall(*sums[:2])
         self._wire.recall(*sums[2:])
 
     def hold(self, under_way: int, now: float) -> Hold | None:
-        """Return a hold for one more request, or `None`."""
         if not self.kept:
             return None
         if not self.is_sure and now >= self._probe_s + UNSURE_S:
@@ -115,7 +103,6 @@ class Concurrency:
         return float(2 ** -max(0.0, (now - self._began_s) / DOUBLE_S) / self._lately)
 
     def sent(self, under_way: int, now: float) -> None:
-        """Record that a request left, and how many are under way with it."""
         self._sent += 1
         if self.limit and under_way > self.limit:
             self._probed_s = now
@@ -133,7 +120,6 @@ class Concurrency:
         self._probe_s = max(now + NEXT_S, sent_s + SILENT_S)  # as long as one waits for an answer that is slow
 
     def answered(self, took_s: float) -> None:
-        """Record how long an answer took, from sending to its end."""
         self._took.add(1.0, took_s)
 
     def refused(
@@ -141,14 +127,8 @@ class Concurrency:
     ) -> bool:
         """Return whether a refusal is of this limit.
 
-        Args:
-            before: Other requests under way when it was sent.
-            left: Other requests under way now.
-            now: The time.
-            sent_s: When it was sent.
-            first: True for the first refusal of its episode.
-            wait_s: Seconds without requests after it.
-            lately: Recently admitted requests per second.
+        Other requests under way were `before` at its sending and are `left` now; `first` of its episode; `lately`
+        admitted per second.
         """
         self._cut_s, there = now, max(before, left)
         self._wire.add(1.0, now - sent_s)

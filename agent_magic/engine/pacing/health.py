@@ -17,24 +17,15 @@ BINS: Final = 12
 
 
 class LimitUse(NamedTuple):
-    """One limit of one model class.
-
-    Attributes:
-        limit_per_min: `None` while it is unknown.
-        used_per_min: By us, over the last minute or since the first request.
-        used_share: Use of the last minute over the minute's limit, 0 to 1 and more; `None` while the limit is unknown.
-        source: `announced` by the provider, `given` by the user, or `inferred from 3 refusals` that neither explains;
-            empty while the limit is unknown.
-        share: The part of it that this kernel may take now, 0 to 1; all of it unless another kernel uses the key.
-    """
+    """One limit of one model class; unknown ones have no limit, share or source."""
 
     kind: Dimension
     model_class: str
     limit_per_min: float | None
-    used_per_min: float
-    used_share: float | None
-    source: str = ""
-    share: float = 1.0
+    used_per_min: float  # by us, over the last minute or since the first request
+    used_share: float | None  # over the minute's limit, 0 to 1 and more
+    source: str = ""  # `announced` by the provider, `given` by the user, or `inferred from 3 refusals`
+    share: float = 1.0  # the part that this kernel may take now, beside others with the key
 
 
 def limit_use(
@@ -50,27 +41,18 @@ def limit_use(
 
 @dataclass(frozen=True, slots=True)
 class PoolHealth:
-    """The state of one model class.
-
-    Attributes:
-        episodes: Number of episodes: refusals at one moment count once.
-        shut_s: Seconds until something may be sent after a 429; 0 if it may now.
-    """
+    """The state of one model class."""
 
     name: str
     limits: Mapping[Dimension, LimitUse]
     under_way: int = field(kw_only=True)
     refusals: int = field(kw_only=True)
-    episodes: int = field(kw_only=True)
-    shut_s: float = field(default=0.0, kw_only=True)
+    episodes: int = field(kw_only=True)  # refusals at one moment count once
+    shut_s: float = field(default=0.0, kw_only=True)  # until something may be sent after a 429
 
 
 class Meter:
-    """Sums over the last minute.
-
-    Attributes:
-        refusals: Requests ever refused.
-    """
+    """Sums over the last minute."""
 
     __slots__ = ("_bins", "_first_s", "_place", "refusals")
 
@@ -81,7 +63,6 @@ class Meter:
         self.refusals = 0
 
     def add(self, now: float, requests: float, taken: float, made: float) -> None:
-        """Count requests, input tokens and output tokens."""
         place = int(now / BIN_S)
         if place != self._place:
             self._turn(place, now)

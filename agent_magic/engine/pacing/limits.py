@@ -10,39 +10,25 @@ from typing import Final, Literal, NamedTuple
 from agent_magic.declare.validation import is_number, must_be
 
 Dimension = Literal["requests", "input", "output"]
-"""Kinds of limits per minute: requests, uncached input tokens, output tokens."""
+"""Requests, uncached input tokens and output tokens, per minute."""
 
 
 class Kind(NamedTuple):
-    """A kind of rate limit: the use of a request, and its words.
+    """A kind of rate limit: the use of a request, and its words."""
 
-    Requests and input are taken when a request is admitted, output when it is produced.
-
-    Attributes:
-        field: Its field of `Limits`; with spaces, its unit.
-        counted: The counted unit in words.
-        option: Its option of `%agents limits`.
-        per_request: Use of a request.
-        per_input_token: Use of an uncached input token.
-        per_output_token: Use of an output token.
-        rounded: Rounding of `remaining` in responses.
-    """
-
-    field: str
+    field: str  # of `Limits`; with spaces, its unit
     counted: str
-    option: str
+    option: str  # of `%agents limits`
     per_request: float = 0.0
     per_input_token: float = 0.0
     per_output_token: float = 0.0
-    rounded: int = 1
+    rounded: int = 1  # as `remaining` is in responses
 
     @property
     def unit(self) -> str:
-        """The counted unit, in a word or two."""
         return self.field.replace("_", " ")
 
     def amount(self, requests: float, input_tokens: float, output_tokens: float) -> float:
-        """Return the use of these requests and tokens."""
         return self.per_request * requests + self.per_input_token * input_tokens + self.per_output_token * output_tokens
 
 
@@ -51,7 +37,7 @@ KINDS: Final[Mapping[Dimension, Kind]] = {
     "input": Kind("input_tokens", "uncached input tokens", "itpm", per_input_token=1.0, rounded=1000),
     "output": Kind("output_tokens", "output tokens", "otpm", per_output_token=1.0, rounded=1000),
 }
-"""All kinds. The pacer, forecasts, `%agents limits` and the charts read this table."""
+"""The pacer, forecasts, `%agents limits` and the charts read this table."""
 DIMENSIONS: Final = tuple(KINDS)
 MOST: Final = 1e12
 """Higher limits are mistakes."""
@@ -89,18 +75,12 @@ class Limits:
 
 
 class Reading(NamedTuple):
-    """One limit in one response.
+    """One limit in one response."""
 
-    Attributes:
-        limit: Per minute.
-        remaining: The rest; tokens are rounded to thousands. `None` if not given.
-    """
-
-    limit: float
-    remaining: float | None = None
+    limit: float  # per minute
+    remaining: float | None = None  # tokens are rounded to thousands; `None` if not given
 
 
 Readings = Mapping[Dimension, Reading]
-"""The limits in one response, by kind."""
 
 NO_READINGS: Final[Readings] = MappingProxyType({})

@@ -13,12 +13,11 @@ MINUTE_S: Final = 60.0
 HELD_S: Final = 60.1
 """Seconds for which a request counts: a minute, and the difference between times on the wire."""
 MOST: Final = 4_096
-"""Maximum number of remembered requests."""
 LONGER: Final = 1.5
 SHUT: Final = 2.0
 """Log odds added if the server refuses for longer than `LONGER` times a bucket's time to admit one more."""
 AGREES: Final = math.log(0.9 / 0.1)
-"""Log odds added if two minutes end after the same number of requests: a bucket does so only by chance."""
+"""Log odds added if two minutes end after the same number: a bucket does so only by chance."""
 DIFFERS: Final = -5.0
 """Log odds if the starts of two minutes are not a multiple of a minute apart."""
 LIKELY: Final = 3.0
@@ -27,7 +26,7 @@ CERTAIN: Final = 8.0
 """Log odds from which the limit is kept, from which a higher one is rarely tried, and their maximum."""
 EVERY: Final = 150
 EVERY_S: Final = 600.0
-"""Requests, or seconds if requests are few, between two probes of a higher limit: each probe costs a refusal."""
+"""Requests, or seconds if requests are few, between probes of a higher limit: each costs a refusal."""
 SLACK: Final = 20
 """Counts may be off by one in twenty: requests overtake each other on the wire."""
 
@@ -35,16 +34,10 @@ SLACK: Final = 20
 class Minute:
     """Distinguishes a count by the minute from a bucket by their odds, and keeps to it.
 
-    Such a server admits a number of requests, then none until its minute is over. A bucket that refills as many in a
-    minute admits the next one after a fraction of it. So a server that stays shut is evidence, and so are minutes that
-    end with the same number and begin a whole number of minutes apart.
-
-    The start of a minute is unknown. Therefore no more than the number are sent within *any* minute. That is right for
-    minutes of the clock, for sliding ones, and for a bucket that holds a minute's worth, and all of it is used.
-
-    Attributes:
-        limit: The assumed number; 0 if there is none.
-        burst: Requests within the minute before the server began to refuse.
+    A bucket admits the next request after a fraction of a minute. So a server that stays shut is evidence, and so are
+    minutes that end with the same number and begin a whole number of minutes apart. Since the start of a minute is
+    unknown, no more than `limit` are sent within *any* minute: right for minutes of the clock, sliding ones, and a
+    bucket of as much.
     """
 
     def __init__(self) -> None:
@@ -80,7 +73,7 @@ class Minute:
         self._sent.extend(sent_s)
 
     def hold(self, now: float) -> Hold | None:
-        """Return a hold for one more request, or `None`."""
+        """Return a hold for one more request."""
         if not self.kept or len(self._sent) < self.limit:
             return None
         until_s = self._sent[-self.limit] + HELD_S
@@ -91,7 +84,6 @@ class Minute:
         return Hold("requests", until_s) if now < until_s else None
 
     def sent(self, now: float) -> None:
-        """Record that a request leaves."""
         if self.kept:
             self._passed += 1
             if len(self._sent) >= self.limit and now < self._sent[-self.limit] + HELD_S:
@@ -99,7 +91,6 @@ class Minute:
         self._sent.append(now)
 
     def let_in(self, sent_s: float) -> None:
-        """Record that a request was admitted."""
         if self._probed_s is not None and sent_s >= self._probed_s:
             self._grow()
         if self._shut_s is not None and sent_s > self._shut_s and sent_s >= self._last_s:

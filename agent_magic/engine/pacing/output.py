@@ -18,9 +18,8 @@ AIM: Final = 0.5
 class Output:
     """Decides when one more answer may be under way.
 
-    The server does not reserve `max_tokens`, admits a request while anything is left, and running answers may overdraw.
-    So there are two questions. Is anything left? And is as much under way as flows in meanwhile (Little's law)? Then
-    the bucket stays half full.
+    A request is admitted while anything is left, and running answers may overdraw. So as much may be under way as
+    flows in meanwhile (Little's law); then the bucket stays half full.
     """
 
     def __init__(self, bucket: Bucket) -> None:
@@ -43,7 +42,6 @@ class Output:
         return self._ahead.used, self._ahead.expected
 
     def recall(self, ahead: tuple[float, float], answers: int) -> None:
-        """Restore earlier knowledge."""
         self._ahead.recall(ahead[1], ahead[0])
         self.answers = answers
 
@@ -59,7 +57,6 @@ class Output:
         return (max(LEAST_LEFT * second, need) - level) / bucket.rate
 
     def sent(self, expected: float, now: float) -> None:
-        """Record that a request left."""
         self._advance(now)
         self.under_way += expected
 

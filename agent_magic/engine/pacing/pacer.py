@@ -37,15 +37,10 @@ class _Kept(NamedTuple):
 
 
 class Pacer:
-    """Decides when the next request may be sent. There is one for everything that uses the same key.
+    """Decides when the next request may be sent, for everything that uses the same key.
 
-    Pure: times are arguments, in seconds of one monotonic clock for all runs that share the pacer. The same events and
-    the same seed give the same answers.
-
-    Args:
-        limits: The user's limits, by model class. A lower limit than the server's is kept; a higher one gives way to
-            the announced one.
-        seed: Makes the jitter repeatable.
+    Times are seconds of one monotonic clock for all runs that share it. The same events and the same seed give the same
+    answers. A user's limit below the server's is kept; a higher one gives way to the announced one.
     """
 
     def __init__(self, limits: Mapping[str, Limits] | None = None, seed: int | None = None) -> None:
@@ -65,33 +60,23 @@ class Pacer:
         """Ask to send the first request of a queue for this model class.
 
         A request that is held keeps its place: inflow is saved for it, however large it is. Ask for nothing behind it.
-        Queues that share the pacer take turns.
-
-        Args:
-            limit_class: Its class of models with shared limits, as the provider names it.
-            input_tokens: The expected uncached input.
-            output_tokens: The expected output, not `max_tokens`. Expectations that are off by a factor are learned from
-                answers.
-            now: The time.
-            queue: The number of the run.
+        The output is the expected one, not `max_tokens`; expectations that are off by a factor are learned from
+        answers.
         """
         found = self._classes.get(limit_class) or self._class(limit_class)
         return found.ask(input_tokens, output_tokens, now, queue)
 
     def forgo(self, limit_class: str, queue: int) -> None:
-        """Record that a held queue will not ask again soon: something else holds it, or it has ended."""
+        """Let others pass a held queue that will not ask again soon."""
         if limit_class in self._classes:
             self._classes[limit_class].forgo(queue)
 
     def heard(self, ticket: Ticket, readings: Readings, now: float) -> None:
-        """Record the limits that a response reports, as soon as its headers have come. For a 429 see `refused`."""
+        """Record the limits that a response reports, as soon as its headers have come."""
         ticket.pool.heard(ticket, readings, now)
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
-        """Record the end of a request, other than by a 429. A second time is ignored; `None` tokens are unknown.
-
-        Input is `input_tokens + cache_creation_input_tokens`.
-        """
+        """Record the end of a request, other than by a 429; input includes `cache_creation_input_tokens`."""
         ticket.pool.finished(ticket, input_tokens, output_tokens, now)
 
     def blamed(self, ticket: Ticket, bad: Blame, now: float) -> None:
@@ -105,37 +90,27 @@ class Pacer:
         now: float,
         readings: Readings = NO_READINGS,
     ) -> None:
-        """Record a 429.
-
-        `limit` is the limit that refused it: `requests`, `input`, `output`, `ramp` if the load grew too fast, `None` if
-        unknown. Nothing of this class is admitted for `retry_after_s`.
-        """
+        """Record a 429 of this limit: `requests`, `input`, `output`, or `ramp` if the load grew too fast."""
         ticket.pool.refused(ticket, retry_after_s, limit, readings, now)
 
     def health(self, now: float) -> dict[str, PoolHealth]:
-        """Return the use of each limit over the last minute, by model class."""
         return {name: each.health(name, now) for name, each in self._classes.items()}
 
     def demands(self, limit_classes: Iterable[str], now: float) -> Demands:
-        """Return the demands to publish to others with the key (`agent_magic.engine.pacing.share`), by model class.
-
-        `limit_classes` are included even if nothing was asked of them yet.
-        """
+        """Return the demands to publish to others with the key, by model class, `limit_classes` included."""
         unasked: Demands = {name: dict.fromkeys(KINDS, Demand()) for name in limit_classes}
         return unasked | {name: each.demands(now) for name, each in self._classes.items()}
 
     def set_shares(self, shares: Mapping[str, Mapping[Dimension, Share]], now: float) -> bool:
-        """Keep to these shares; other limits are not divided. Return True if changed: held queues may ask again."""
+        """Keep to these shares; return True if one changed: held queues may ask again."""
         self._shares = shares
         changed = [each.set_shares(shares.get(name, {}), now) for name, each in self._classes.items()]
         return any(changed)
 
     def ceilings(self) -> Ceilings:
-        """Return the known limits, by model class."""
         return {name: found for name, each in self._classes.items() if (found := each.ceilings())}
 
     def learned(self, now: float) -> dict[str, Learned]:
-        """Return the lessons of the answers so far, by model class."""
         return {name: each.learned(now) for name, each in self._classes.items()}
 
     def route(self, terms: Terms, now: float) -> Terms:
@@ -144,7 +119,6 @@ class Pacer:
         return terms
 
     def recall(self, ceilings: Ceilings, learned: Mapping[str, Learned], now: float = 0.0) -> None:
-        """Start from the `ceilings` and `learned` of another pacer."""
         for name, limits in ceilings.items():
             self._class(name).recall(limits, {}, now)
         for name, each in learned.items():
@@ -162,7 +136,7 @@ class Pacer:
         return found
 
     def remember(self, memory: object, now: float, age_s: float) -> None:
-        """Start from an earlier session's `memory`. Its limits hold until a reply corrects them."""
+        """Start from an earlier session's `memory`; its limits hold until a reply corrects them."""
         # Levels of the buckets fade with its age, and are dropped after a minute. Unreadable parts are left
         # out.
         for name, data in cast("dict[str, object]", memory).items() if isinstance(memory, dict) else ():
@@ -177,7 +151,6 @@ class Pacer:
 
     @property
     def given(self) -> dict[str, Limits]:
-        """The user's own limits, by model class."""
         return self._limits
 
     def _class(self, name: str) -> ClassPacer:

@@ -18,19 +18,15 @@ class Ratio:
 
     @property
     def value(self) -> float:
-        """The quotient."""
         return self.used / self.expected
 
     @property
     def sums(self) -> tuple[float, float]:
-        """Both sums, for `recall`."""
         return self.expected, self.used
 
     def recall(self, expected: float, used: float) -> None:
-        """Go on from earlier sums."""
         self.expected, self.used = expected, used
 
     def add(self, expected: float, used: float) -> None:
-        """Count one answer."""
         self.expected = self.expected * KEEP + expected
         self.used = self.used * KEEP + used

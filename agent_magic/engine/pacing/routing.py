@@ -1,7 +1,7 @@
-"""Several endpoints behind one pacer: the choice for the next request.
+"""Several endpoints behind one pacer, each with its limits and breaker.
 
-Each endpoint has its own limits and breaker. A request is offered to them in the order of the route: it waits only if
-all of them hold it, so none waits while another has room. Holds of the others are dropped when it is sent.
+A request is offered to them in the order of the route: it waits only if all of them hold it. Holds of the others are
+dropped when it is sent.
 """
 
 from __future__ import annotations
@@ -26,17 +26,12 @@ T = TypeVar("T")
 Route = Literal["least loaded", "round robin", "in order"]
 ROUTES: Final = ("least loaded", "round robin", "in order")
 FAILING: Final = 0.1
-"""Share of failures among its last 20 requests that pauses an endpoint.
-A dead one answers at once, so it would always seem the least loaded.
+"""Share of failures among its last 20 requests that pauses an endpoint: a dead one would always seem the least loaded.
 """
 
 
 def as_route(value: object) -> Route:
-    """Return a route.
-
-    Raises:
-        DeclarationError: It is none.
-    """
+    """Return a route, or raise a `DeclarationError`."""
     check_word("route", value, ROUTES)
     return cast("Route", value)
 
@@ -44,11 +39,8 @@ def as_route(value: object) -> Route:
 class Endpoints:
     """The endpoints of one provider. The provider drops those that refuse it, the pacer chooses among the others.
 
-    Args:
-        weights: Relative share of each, by name.
-        route: `least loaded`: the smallest used share of its tightest limit. `round robin`: by weight alone.
-            `in order`: the first that has room.
-        lacks: Returns whether an endpoint certainly has no model of a class.
+    The route is by the smallest used share of the tightest limit, by weight alone (`round robin`), or `in order`: the
+    first that has room. `lacks` returns whether an endpoint certainly has no model of a class.
     """
 
     def __init__(
@@ -63,7 +55,6 @@ class Endpoints:
 
     @property
     def inside(self) -> list[str]:
-        """The endpoints that may be asked."""
         return [name for name in self.weights if name not in self.left_out]
 
     def having(self, limit_class: str) -> list[str]:
@@ -71,7 +62,7 @@ class Endpoints:
         return [name for name in self.inside if not self._lacks(name, limit_class)] or self.inside
 
     def leave_out(self, name: str, why: str) -> bool:
-        """Drop an endpoint. `False` if it is the last one, which stays."""
+        """Drop an endpoint; return False if it is the last one, which stays."""
         if name in self.left_out:
             return True
         if self.inside == [name]:
@@ -103,7 +94,6 @@ class Router(Pacer):
     def ask(
         self, limit_class: str, input_tokens: int, output_tokens: int, now: float, *, queue: int = 0
     ) -> Ticket | Hold:
-        """Ask to send a request to one of the endpoints; see `Pacer.ask`."""
         holds: dict[str, Hold] = {}
         for name in self._order(limit_class, now):
             pool = f"{name}/{limit_class}"
@@ -120,18 +110,11 @@ class Router(Pacer):
         return min(holds.values(), key=lambda one: one.until_s)
 
     def forgo(self, limit_class: str, queue: int) -> None:
-        """Record that a queue that was held will not ask again soon; see `Pacer.forgo`."""
         for name in self._endpoints.weights:
             super().forgo(f"{name}/{limit_class}", queue)
 
     def blamed(self, ticket: Ticket, bad: Blame, now: float) -> None:
-        """Record the blame of a request's end on its endpoint.
-
-        Args:
-            ticket: The request's.
-            bad: The blame.
-            now: The time.
-        """
+        """Record the blame of a request's end on its endpoint."""
         self._breakers[ticket.pool.endpoint].ended(id(ticket), bad=bad, now=now)
 
     def ceilings(self) -> Ceilings:
@@ -145,7 +128,7 @@ class Router(Pacer):
         return found
 
     def route(self, terms: Terms, now: float) -> Terms:
-        """Add the route and the state of each endpoint to the terms of a run; see `Pacer.route`."""
+        """Add the route and the state of each endpoint to the terms of a run."""
         ceilings, learned = super().ceilings(), super().learned(now)
         found: dict[str, Endpoint] = {}
         for name in self._endpoints.inside:

@@ -1,28 +1,25 @@
 """How kernels that use the same key divide a rate limit: each states its demand and takes at most the free rest.
 
 Every half second each kernel writes a row that the others read: for each limit, the part it wants and the part it
-takes. A kernel that the limit does not hold back wants its current use; a held kernel wants more at each look, up to
-the whole limit. The limit is divided by max-min fairness: a kernel gets less than an equal part only if it wants less,
-and the rest is divided among the others. A part shrinks at once and grows only into the part that all rows leave free,
-so together they never exceed the limit, in whichever order they look.
+takes. A kernel that the limit does not hold back wants its current use; a held kernel wants more at each look. The
+limit is divided by max-min fairness: a kernel gets less than an equal part only if it wants less. A part shrinks at
+once and grows only into what all rows leave free, so together they never exceed the limit, in whichever order they
+look.
 
-If requests are too large for a kernel's part of the server's bucket (5,000 tokens each, where 10,000 fit at once, among
-four kernels), the kernels that are held back take turns: one has their whole part, the others nothing. Two that saved
-up for large requests at the same time would otherwise cause each other's refusals. A kernel ends its turn when it has
-nothing to send, or has taken more than a waiting kernel by the size of the largest request; the waiting kernel that has
-taken least comes next and starts from the level that is left. Turns are thus as long as requests are large (one request
-each at 60 requests a minute), and they are counted by use, so tokens saved up for a large request are not lost to the
-next kernel. During turns each kernel looks twenty times a second and writes when a turn begins or ends.
+If requests are too large for a kernel's part of the server's bucket, the kernels that are held back take turns: one
+has their whole part, the others nothing; two that saved up at the same time would cause each other's refusals. A turn
+ends when its kernel has nothing to send, or has taken more than a waiting one by the size of the largest request; the
+waiting kernel that has taken least comes next and starts from the level that is left. Turns are counted by use, so
+what is saved up is not lost to the next kernel. During turns each kernel looks twenty times a second.
 
-**Limits** that a kernel knows are in its row, so a new kernel beside it learns them without a refusal.
+A new kernel learns the limits from the rows, without a refusal.
 
-**Tried and lost** (all measured). Turns by the clock, four seconds each: a kernel that saves up for a large request
-loses it when its time is over (17 of 100 in place of 25). With two looks a second 0.96 of one request a second passes
-among four, and 0.8 of requests of 70 % of a bucket with a quarter refused. Two kernels that only read headers: 0.84 of
-an output limit with 18 % refused, and large requests beside small ones starve, because the use of others is seen too
-late. A bucket of tokens that all take from: a write for each request, and no queue, so large requests starve there too.
-A held kernel wants all at once: a kernel that needs a fifth takes half whenever it is held for a moment, and 0.93 of
-the limit is used in place of 0.99.
+**Tried and lost** (all measured). Turns by the clock, four seconds each: what is saved up for a large request is lost
+(17 of 100 in place of 25). Two looks a second during turns: 0.8 of requests of 70 % of a bucket pass, a quarter
+refused. Two kernels that only read headers: 0.84 of an output limit with 18 % refused, and large requests beside small
+ones starve. A bucket of tokens that all take from: a write for each request, and large requests starve there too. A
+held kernel wants all at once: one that needs a fifth takes half whenever it is held, 0.93 of the limit used in place
+of 0.99.
 """
 
 from __future__ import annotations
@@ -39,18 +36,18 @@ if TYPE_CHECKING:
     from agent_magic.record.terms import Ceilings
 
 HEADROOM: Final = 1.25
-"""A kernel that is not held back may take its use times this. That much is not reserved for it."""
+"""A kernel that is not held back may take its use times this, which is not reserved for it."""
 GROWTH: Final = 1.5
 MORE: Final = 0.1
 """A kernel that is held back wants `GROWTH` times its earlier demand, plus `MORE` of the limit."""
 LEAST: Final = 0.01
-"""The smallest part. A new kernel needs one to be held back, which shows that it wants more."""
+"""The smallest part: a new kernel needs one to be held back, which shows that it wants more."""
 IDLE: Final = 2 * LEAST
 """A kernel with at most this part waits for its turn."""
 BEAT_S: Final = 0.5
 """How often each kernel looks."""
 TURN_BEAT_S: Final = 0.05
-"""How often each kernel looks during turns."""
+"""How often during turns."""
 LARGE: Final = 1.0
 """Kernels take turns if a request exceeds its kernel's part of the capacity times this."""
 TURN_S: Final = 0.25
@@ -60,24 +57,15 @@ FADE: Final = 0.97
 
 
 class Demand(NamedTuple):
-    """A pacer's knowledge of one limit. `_s` amounts are in seconds of refill by the whole limit.
+    """A pacer's knowledge of one limit; `_s` amounts are in seconds of refill by the whole limit."""
 
-    Attributes:
-        used: The part of it in recent use.
-        held: True if it holds back a request now.
-        largest: The largest request that waits or was sent since the last look, as a part of the capacity.
-        shut: True if nothing may be sent after a refusal.
-        per_minute: The announced limit; 0 if unknown.
-        capacity: The amount that may be used at once.
-    """
-
-    used: float = 0.0
-    held: bool = False
-    largest: float = 0.0
+    used: float = 0.0  # the part of it in recent use
+    held: bool = False  # it holds back a request now
+    largest: float = 0.0  # that waits or was sent since the last look, as a part of the capacity
     largest_s: float = 0.0
     level_s: float = 0.0
     taken_s: float = 0.0
-    shut: bool = False
+    shut: bool = False  # nothing may be sent after a refusal
     per_minute: float = 0.0
     capacity: float = 0.0
 
@@ -85,56 +73,38 @@ class Demand(NamedTuple):
 class Claim(NamedTuple):
     """One kernel's row about one limit, as the others read it.
 
-    `largest_s`, `place`, `taken_s` and `level_s` are in seconds of refill by the whole limit.
-
-    Attributes:
-        want: The part it wants, 0 to 1.
-        part: The part it takes, 0 to 1.
-        largest: The largest recent request, as a part of the capacity.
-        empty_s: When the level was 0, on the common clock; it has been refilled since.
-        waits: 1 if the limit holds it back, else 0.
-        place: Its total use: of the waiting kernels the lowest is next. A kernel that begins to wait starts level with
-            those that already do.
-        per_minute: The announced limit; 0 if unknown.
-        taken_s: For itself: the pacer's total use at the last look, at `at_s`.
-        turns: For itself: 1 during turns, else 0.
-        level_s: For itself, if its turn begins at this look: the level.
+    Parts are from 0 to 1; `largest_s`, `place`, `taken_s` and `level_s` are in seconds of refill by the whole limit.
     """
 
-    want: float
-    part: float
+    want: float  # the part it wants
+    part: float  # the part it takes
     largest: float = 0.0
     largest_s: float = 0.0
-    empty_s: float = 0.0
-    waits: float = 0.0
+    empty_s: float = 0.0  # when the level was 0, on the common clock; it has been refilled since
+    waits: float = 0.0  # 1 if the limit holds it back
+    # its total use, of which the lowest waiting is next; one that begins to wait starts level with the others
     place: float = 0.0
     per_minute: float = 0.0
     capacity: float = 0.0
-    taken_s: float = 0.0
+    taken_s: float = 0.0  # from here on for itself: the pacer's total use at the last look, at `at_s`
     at_s: float = -BEAT_S
-    turns: float = 0.0
-    level_s: float | None = None
+    turns: float = 0.0  # 1 during turns
+    level_s: float | None = None  # if its turn begins at this look
 
 
 TOLD: Final = 9
-"""The number of fields of a claim that other kernels read."""
+"""Fields of a claim that other kernels read."""
 
 
 class Share(NamedTuple):
-    """A pacer's share of one limit.
-
-    Attributes:
-        level_s: The level, in seconds of refill by the whole limit; `None` to keep the pacer's own.
-    """
+    """A pacer's share of one limit; without a level it keeps its own."""
 
     part: float
     level_s: float | None = None
 
 
 Demands = dict[str, dict["Dimension", Demand]]
-"""A pacer's knowledge, by model class and limit."""
 Claims = dict[str, dict["Dimension", Claim]]
-"""A kernel's rows, by model class and limit."""
 
 
 def claims(demands: Demands, before: Claims, me: str, others: Mapping[str, object], now: float) -> Claims:
@@ -196,7 +166,7 @@ def _claim(demand: Demand, before: Claim, me: str, others: Mapping[str, Claim], 
 
 
 def _is_next(me: str, rows: Mapping[str, Claim], turn_s: float) -> bool:
-    """Return whether it is a kernel's turn: until it has taken its fill; then the one with the least use is next."""
+    """Return whether it is a kernel's turn: until it has taken its fill, then the one with the least use is next."""
     waiting = {name: one.place for name, one in rows.items() if one.waits}
     have = [name for name, one in rows.items() if one.part > IDLE]
     if have:
@@ -218,7 +188,7 @@ def _level(wants: Sequence[float]) -> float:
 
 
 def beat_s(told: Claims) -> float:
-    """Return the seconds until the next look: fewer during turns."""
+    """Return the seconds until the next look."""
     turns = any(one.turns for each in told.values() for one in each.values())
     return TURN_BEAT_S if turns else BEAT_S
 
@@ -251,12 +221,10 @@ def _of_both(told: Claims, before: Claims, make: Callable[[Claim, Claim], Claim]
 
 
 def shares_of(told: Claims) -> dict[str, dict[Dimension, Share]]:
-    """Return a pacer's shares."""
     return {name: {limit: Share(one.part, one.level_s) for limit, one in each.items()} for name, each in told.items()}
 
 
 def limits_of(others: Mapping[str, object], known: Iterable[str]) -> Ceilings:
-    """Return the limits that other kernels know, for these model classes."""
     found: dict[str, dict[str, Ceiling]] = {}
     for row in others.values():
         for (name, limit), one in _read(row).items():
@@ -266,7 +234,6 @@ def limits_of(others: Mapping[str, object], known: Iterable[str]) -> Ceilings:
 
 
 def row_of(told: Claims) -> dict[str, Any]:
-    """Return claims as plain data."""
     return {name: {limit: list(one[:TOLD]) for limit, one in each.items()} for name, each in told.items()}
 
 

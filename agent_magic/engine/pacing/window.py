@@ -9,17 +9,16 @@ from agent_magic.engine.admission.key import PATIENCE_S
 from agent_magic.engine.admission.room import Hold
 
 FIRST_WINDOW: Final = 8
-"""Maximum requests under way after a first reply that told no limit; before it there are two."""
+"""Requests under way after a first reply that told no limit; before it there are two."""
 DOUBLE_S: Final = 0.2
-"""The window doubles in this time. A refusal comes at once, only an answer takes longer: silence is good news."""
+"""The window doubles in this time: a refusal comes at once, so silence is good news."""
 POLL_S: Final = 0.05
 """How often to look whether the window has room."""
 SOONEST_S: Final = 15.0
 EACH: Final = 75.0
 LONGEST_S: Final = 120.0
-"""Seconds and requests for which an inferred limit is kept before more is tried, and the maximum of both.
-So a right limit costs one refusal in a hundred requests.
-"""
+"""Seconds and requests for which an inferred limit is kept before more is tried, and the maximum of both. So a right
+limit costs one refusal in a hundred requests."""
 PLENTY: Final = 100
 """Up to this many requests between two refusals, the limit is kept for twice the time between them."""
 STEEP: Final = 4
@@ -38,11 +37,9 @@ HELD: Final = 0.5
 """Share of the time with held requests from which they pressed all the time."""
 ROOM: Final = 1.05
 ROOM_S: Final = 0.02
-"""There was room for a request if this much more had flowed in than was sent.
-Requests overtake each other on the wire.
-"""
+"""There was room for a request if this much more had flowed in than was sent: requests overtake each other."""
 CONTRADICT: Final = 2
-"""Number of consecutive refusals that no limit explains from which refusals are by chance."""
+"""Consecutive refusals that no limit explains from which refusals are by chance."""
 SHORT: Final = 2 / 3
 """Minimum share of the inflow that passes between two refusals of a limit; by chance it varies."""
 STRAYS: Final = 0.04
@@ -55,14 +52,14 @@ RARE: Final = 0.002
 ENOUGH: Final = 10
 """Admitted requests before more than twice as much is tried."""
 COUNTED: Final = 400.0
-"""Number of counted requests, after which older ones weigh half."""
+"""Counted requests, after which older ones weigh half."""
 TOLERATED: Final = 2.5
 MANY: Final = 3.0
 """Excess refusals over this multiple of chance that show a limit."""
 PACE_S: Final = 0.5
 """How far back the pace of the first refusal is taken."""
 CLOSED_S: Final = 8.0
-"""A server that refuses all for longer than the first lets in no more meanwhile than it did in the minute before."""
+"""A server that refuses all for longer than the first lets in no more meanwhile than in the minute before."""
 
 
 class Window:
@@ -70,21 +67,13 @@ class Window:
 
     Before the first refusal it bounds the requests under way. The refusal then shows the limit: between two of them as
     much passes as flows in, since the server's bucket was empty at both. Inflow is counted by admitted requests, or by
-    answers if they are more, since output is paid when it is produced. The limit is kept for a number of requests, then
-    ever more is tried.
+    answers if they are more, since output is paid when it is produced.
 
-    Some refusals are not of a limit: a proxy lacks resources, or a fault is injected. They come at any load. A limit
-    refuses nothing while less is sent than has passed before, so `has_room` keeps a bucket never fuller than the
-    server's. A refusal despite room lowers nothing, and one long before as much has passed as the time before speaks
-    against the limit, too. After two of those, with none between that the limit explains, refusals are taken for
-    chance: they hold no other request, their share is counted, and more is tried at once. When more are refused than
-    that share explains (a cumulative sum), there is a limit too.
-
-    Attributes:
-        size: Maximum requests under way before the first refusal.
-        quiet: True until the first reply.
-        rate: The inferred limit, in requests per second; 0 for none.
-        has_room: True if earlier passes leave room for the latest request.
+    Refusals of a proxy or of chance come at any load. A limit refuses nothing while less is sent than has passed
+    before, so `has_room` keeps a bucket never fuller than the server's. A refusal despite room, or long before as much
+    has passed as the time before, speaks against the limit. After two of those, refusals are taken for chance: their
+    share is counted, and more is tried at once. When more are refused than that explains (a cumulative sum), there is
+    a limit too.
     """
 
     def __init__(self) -> None:
@@ -109,16 +98,13 @@ class Window:
 
     @property
     def by_chance(self) -> bool:
-        """True if requests are refused by chance."""
         return self._strays >= CONTRADICT
 
     @property
     def doubted(self) -> bool:
-        """True if refusals contradict the inferred limit."""
         return self._is_free
 
     def hold(self, under_way: int, now: float) -> Hold | None:
-        """Return a hold for one more request, or `None`."""
         if self.quiet:
             if not under_way:
                 self._until_s = self._asked_s = now + PATIENCE_S
@@ -132,12 +118,11 @@ class Window:
         return Hold("limits" if self.quiet else "slot", now + POLL_S) if self._full else None
 
     def held(self, now: float) -> None:
-        """Record that the inferred limit holds a request."""
         if self._held_s is None:
             self._held_s = now
 
     def sent(self, now: float) -> bool:
-        """Count a sent request. Return True if the inferred limit has grown, since it held requests."""
+        """Count a sent request; return True if the inferred limit has grown, since it held requests."""
         self.passed += 1
         self._pace = self._pace * math.exp((self._paced_s - now) / PACE_S) + 1
         self._paced_s = now
@@ -173,7 +158,6 @@ class Window:
             self._is_free = False
 
     def answered(self) -> None:
-        """Count an answer."""
         self._answered += 1
 
     def take_back(self, sent_s: float) -> None:
@@ -196,17 +180,10 @@ class Window:
         announced: float = 0.0,
         ramp: bool = False,
     ) -> bool:
-        """Record an unexplained refusal. Return whether it is of a limit.
+        """Record an unexplained refusal, and return whether it is of a limit.
 
-        Args:
-            now: The time.
-            wait_s: Seconds without requests after it.
-            had_room: True if there was room when the request was sent.
-            passed: Requests sent since the last refusal of a limit, this one included.
-            first: True for the first refusal of its episode.
-            burst: Requests within the minute before the server began to refuse.
-            announced: The announced limit of requests, per second; 0 for none.
-            ramp: True if the server said that the load grew too fast.
+        `passed` requests were sent since the last refusal of a limit, this one included, `burst` within the minute
+        before the server began to refuse; `ramp` if it said that the load grew too fast.
         """
         if not first:
             return False
@@ -248,7 +225,7 @@ class Window:
         return self._is_measured and not self.by_chance and passed < SHORT * flows_in
 
     def _count_stray(self) -> None:
-        """Count an unexplained refusal. The first that is by chance frees the other requests."""
+        """Count an unexplained refusal; the first that is by chance frees the other requests."""
         was_chance = self.by_chance
         self._strays += 1
         if self.by_chance and not was_chance:
@@ -310,7 +287,6 @@ class Window:
         self._since_s, self._eased = now, False
 
     def recall(self, size: float) -> None:
-        """Restore an earlier state, after a reply."""
         self.size, self.quiet = size, False
 
     def recall_rate(self, rate: float) -> None:
