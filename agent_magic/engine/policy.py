@@ -148,6 +148,7 @@ class Policy:
         object.__setattr__(self, "degrade", ",".join(words))  # as a text it is the same in a file
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the fields by name, as plain data."""
         return dict(zip(self.__slots__, _values(self), strict=True))
 
 
