@@ -246,7 +246,6 @@ class Gauges:
             self._spent.append((event.at_s, event.price.cost_usd))
 
     def _pass_time(self, at_s: float) -> None:
-        """Add the seconds of running requests, and forget entries older than a minute."""
         before_s, used = self._used[-1]
         if at_s > before_s:
             self._used.append((at_s, used + (at_s - before_s) * len(self._under_way)))
@@ -259,11 +258,9 @@ class Gauges:
 
     @property
     def waited_s(self) -> float | None:
-        """Median seconds from ready to first request over the last 100 agents."""
         return percentile(self._waited, 50)
 
     def value(self, metric: str, at_s: float) -> float | None:
-        """Return a metric, or `None` if too little is known."""
         match metric:
             case "errors":
                 n = len(self._failed)

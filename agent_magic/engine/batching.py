@@ -42,7 +42,6 @@ class Batching:
         (self.now.add if by_batch else self.now.discard)(step)
 
     def ahead(self, layers: Sequence[int]) -> set[int]:
-        """Return the steps that will be batched if each batch takes its expected time."""
         return {one for one in self.steps if self._is_in_time(one, layers[one] * self._batch_s)}
 
     def failed(self, step: int) -> None:
@@ -51,7 +50,6 @@ class Batching:
             self._live.add(step)
 
     def _is_in_time(self, step: int, now: float) -> bool:
-        """Return whether batches should answer the step and its descendants before the deadline."""
         left_s = self._layers_left[step] * self._batch_s
         return self._by_deadline is None or now + left_s <= self._by_deadline
 

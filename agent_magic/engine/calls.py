@@ -117,11 +117,9 @@ class Holding:
         self._holding: set[int] = set()
 
     def line(self, step: int) -> str:
-        """Return the part of a queue's name that stands for the step's resources."""
         return f" {self._holds[step]}" if step in self._holds else ""
 
     def held_by(self, step: int) -> Reason | None:
-        """Return the reason a step may not run now."""
         if step in self._holding:
             return None
         if self._alone and self._holding:
@@ -156,12 +154,10 @@ class Calls:
         self._running: dict[int, dict[int, Call]] = {}
 
     def want(self, step: int, turn: int, first: int, wanted: Sequence[Wanted], held_by: str = "") -> None:
-        """Add the calls of a turn (0 for a task), numbered from `first`."""
         asked = {number: _Asked(Call(step, number, turn, one), held_by) for number, one in enumerate(wanted, first)}
         self._waiting.setdefault(step, {}).update(asked)
 
     def questions(self, steps: Iterable[int]) -> list[Call]:
-        """Return the calls of these steps that need approval."""
         return [one.call for step in steps for one in self._waiting.get(step, {}).values() if not one.free]
 
     def agree(self, call: Call, wanted: Wanted) -> Call | None:
@@ -173,7 +169,6 @@ class Calls:
         return asked.call
 
     def next(self) -> tuple[Call, str] | None:
-        """Begin the first call that may, and return it with the reason it waited."""
         for turn in self._waiting.values():
             for asked in turn.values():
                 if (held := self._held(asked)) is None:
@@ -186,7 +181,6 @@ class Calls:
         return None
 
     def _held(self, asked: _Asked) -> Reason | None:
-        """Return the reason a call waits."""
         if not asked.free:
             return "person"
         call = asked.call
@@ -196,7 +190,6 @@ class Calls:
         return None if self._resources.are_free(call.wanted.holds) else "resource"
 
     def take_out(self, call: Call) -> bool:
-        """Remove a waiting call; return False if it has begun."""
         return _take(self._waiting, call)
 
     def ended(self, call: Call) -> None:
@@ -213,7 +206,6 @@ class Calls:
         return step in self._waiting or step in self._running
 
     def held_by(self, step: int) -> str:
-        """Return the reason all calls of a step wait; empty if one runs."""
         if step in self._running:
             return ""
         return next((asked.held_by for asked in self._waiting.get(step, {}).values()), "")

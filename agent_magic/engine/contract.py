@@ -50,9 +50,7 @@ class Requests(Protocol):
     def models(self) -> Sequence[str]: ...
 
     @property
-    def limit_classes(self) -> Sequence[str]:
-        """The rate limit class of each step's model, as the provider names it."""
-        ...
+    def limit_classes(self) -> Sequence[str]: ...
 
     @property
     def prefixes(self) -> Prefixes | None:
@@ -64,17 +62,13 @@ class Requests(Protocol):
         """Decides which requests are batched; `None` if none are."""
         ...
 
-    def max_turns(self, step: int) -> int:
-        """Return the maximum number of requests per answer."""
-        ...
+    def max_turns(self, step: int) -> int: ...
 
     def write(self, step: int) -> Request:
         """Return the request of a step; raise a `DeclarationError` if its prompt cannot be filled in."""
         ...
 
-    def need(self, step: int) -> Need:
-        """Return the most that the step's next request may use."""
-        ...
+    def need(self, step: int) -> Need: ...
 
     def identity(self, step: int) -> Hashable:
         """Return a key of the step's first request: equal keys share one answer, except `None`."""

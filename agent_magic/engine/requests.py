@@ -105,7 +105,6 @@ def ask(
 
 
 def _content(answer: Answer, *, keeps: bool) -> str:
-    """Return the answer's blocks to send back, or its text."""
     if answer.content is not None or keeps:
         return answer.content or "[]"
     return json.dumps([{"type": "text", "text": answer.text}]) if answer.text.strip() else ""
@@ -124,7 +123,6 @@ def _last(request: Request) -> Request:
 
 
 def _broken_off(answer: Answer) -> CallError | None:
-    """Return the error of a truncated or refused response."""
     if answer.stop_reason in HALF:
         return Capped(f"The answer was cut ({answer.stop_reason}), so it is no value. {HALF[answer.stop_reason]}")
     if answer.stop_reason == "refusal":
@@ -156,13 +154,9 @@ class Bought(Protocol):
 
     def is_there(self, agent: int, request: Request) -> bool: ...
 
-    def taken_over(self, agent: int, request: Request) -> Answer | None:
-        """Return the agent's answer in an earlier run, if its request is the same."""
-        ...
+    def taken_over(self, agent: int, request: Request) -> Answer | None: ...
 
-    def is_fresh(self, agent: int) -> bool:
-        """Return whether the agent must ask again even if its answer is available."""
-        ...
+    def is_fresh(self, agent: int) -> bool: ...
 
 
 class PlanChoices:
@@ -180,7 +174,6 @@ class PlanChoices:
 
 
 def escalation_of(plan: Plan, step: int, answer: Answer) -> CallError | None:
-    """Return the reason to escalate, by the cascade's condition alone."""
     agent = plan.agents[step]
     if agent.escalate is None:
         return None
@@ -341,7 +334,6 @@ class PlanRequests:
             self._counting.forget(step)
 
     def need(self, step: int) -> Need:
-        """Return the most the agent's next request may use; nothing if it cannot be written and will fail."""
         try:
             request = self._written.setdefault(step, self.write(step))
         except (DeclarationError, CancelledError) as error:
@@ -533,7 +525,6 @@ class PlanRequests:
         return costs[0], costs[1]
 
     def _attached(self, request: Request) -> tuple[int, int]:
-        """Return the tokens of a request's pictures and PDFs, likely and at most."""
         return tokens_of(request.files, self._facts[request.model].token_rule) if request.files else (0, 0)
 
     def _shared(self, step: int, request: Request) -> tuple[int, int]:
@@ -543,7 +534,6 @@ class PlanRequests:
         return context_tokens(request.context or self._plan.context_of(step), self._facts[request.model].token_rule)
 
     def _cost(self, step: int, request: Request, size: int, *, by_batch: bool) -> Worst:
-        """Return the use of a request with this much input and a full answer."""
         written = min(size, self._shared(step, request)[1])
         long = written if request.ttl == "1h" else 0
         if request.cached_turns:

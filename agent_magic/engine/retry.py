@@ -56,7 +56,6 @@ class Failure:
 
 
 def failure_of(error: BaseException, max_attempts: int) -> Failure:
-    """Classify an error for the conductor."""
     kind = type(error).__name__
     why = " ".join(f"{kind}: {error}".split()).strip(": ")
     match error:
@@ -126,7 +125,6 @@ def judge(answer: Answer, turns: int, policy: Policy, most: int, *, is_last: boo
 
 
 def _paused(answer: Answer, turns: int, policy: Policy, most: int) -> _Verdict:
-    """Continue a paused answer, as often as the policy allows."""
     if answer.content is None:
         return _capped(f"The answer was paused (pause_turn) with nothing in it to go on from; {KEPT}.", policy)
     if turns >= most:
@@ -135,7 +133,6 @@ def _paused(answer: Answer, turns: int, policy: Policy, most: int) -> _Verdict:
 
 
 def _capped(why: str, policy: Policy) -> _Verdict:
-    """Return a verdict that passes on the partial answer, or a failure, as the policy says."""
     if policy.on_max_tokens == "fail":
         return _Verdict(failure_of(Capped(why), 1))
     return _Verdict(capped=f"Capped: {why}")

@@ -181,7 +181,6 @@ class Engine:
         return self._take(self.conductor.settle_done(now), now)
 
     def leave_out(self, step: int, why: str) -> None:
-        """Skip a step before `start`; its children do not wait for it."""
         self.conductor.leave_out(step)
         self.record.add(AgentEnded(0.0, step, "skipped", why, "Skipped"))
 
@@ -203,11 +202,9 @@ class Engine:
         return request
 
     def endpoint(self, step: int) -> str:
-        """Return the endpoint of a step's request; empty if there is only one."""
         return "" if self.admission is None else self.admission.endpoint(step)
 
     def replied(self, step: int, status: int, readings: Readings | None, now: float) -> list[Action]:
-        """Record the start of a reply, errors included."""
         if self.admission is None or status == TOO_MANY_REQUESTS:
             return []  # a refusal's readings come again when its request ends
         self.admission.replied(step, status, readings, now)
@@ -226,7 +223,6 @@ class Engine:
         self.record.add(FirstToken(now, step, self.record.results[step].attempts[-1].number))
 
     def ended(self, step: int, outcome: Outcome, now: float) -> list[Action]:
-        """Record the outcome of a request, and decide what follows."""
         why = self.aborting.pop(step, None) if self.aborting else None
         answer, failure = outcome.answer, outcome.failure
         if failure is not None:
@@ -274,7 +270,6 @@ class Engine:
         return self._take(self.conductor.wake(now), now)
 
     def room_changed(self, now: float) -> list[Action]:
-        """Try again: more slots or limits may be free."""
         return self._take(self.conductor.room_changed(now), now) if self.record.ended_s is None else []
 
     def close(self, now: float) -> None:
@@ -300,7 +295,6 @@ class Engine:
         return self._take(self.conductor.cancel(now, steps), now) if self.record.ended_s is None else []
 
     def skip(self, now: float, steps: Iterable[int], why: str = "") -> list[Action]:
-        """Skip these steps and their descendants."""
         return self._take(self.conductor.skip(now, steps, why), now) if self.record.ended_s is None else []
 
     def retry(self, now: float, steps: Iterable[int] | None = None) -> list[Action]:
@@ -308,7 +302,6 @@ class Engine:
         return self._take(self.conductor.retry(now, steps), now) if self.record.ended_s is None else []
 
     def pause(self, now: float) -> list[Action]:
-        """Start nothing new until `resume`; requests under way go on."""
         if self.record.ended_s is not None:
             return []
         actions = self._take(self.conductor.pause(now), now)
@@ -331,7 +324,6 @@ class Engine:
     # what follows from it
 
     def _take(self, decisions: Sequence[Decision], now: float) -> list[Action]:
-        """Record the conductor's decisions, and return the driver's actions."""
         record = self.record
         out: list[Action] = []
         for one in decisions:
@@ -361,7 +353,6 @@ class Engine:
         self._is_sharing = False
 
     def _share(self, take: Take, now: float) -> list[Action]:
-        """Give a step the answer of an identical one."""
         step, leader, result = take.step, self.record.results[take.leader], self.record.results[take.step]
         found = leader.answer
         if found is None or result.finished_s is not None:  # it was stopped meanwhile
@@ -382,7 +373,6 @@ class Engine:
             self.admission.offer()
 
     def _do(self, decision: Decision, now: float, out: list[Action]) -> None:
-        """Record the less common decisions."""
         match decision:
             case WakeAt():
                 out.append(decision)
@@ -443,7 +433,6 @@ class Engine:
         return bool(called) and step not in self._asked_again and turns < self._requests.max_turns(step)
 
     def _keep_turn(self, step: int, answer: Answer) -> None:
-        """Keep the text of a turn; it is the answer if no other turn follows."""
         before = self._turns.get(step, ())
         if step not in self._checked:
             self._requests.answered(step, "".join([*before, answer.text]))
@@ -491,7 +480,6 @@ class Engine:
         self.record.add(new_tuple(CallStarted, began))
 
     def _call_over(self, call: Call, result: Result, now: float) -> None:
-        """Record the end of a call, and tell the writer of requests."""
         ended = (*result[:5], result.packed, result.prints, result.trace, result.blocks, result.takes, *result[-3:])
         self.record.add(new_tuple(CallEnded, (now, call.step, call.number, *ended)))
         if call.step in self._tasks and result.status == "succeeded":
@@ -500,7 +488,6 @@ class Engine:
             self._requests.called(call, result)
 
     def _after_call(self, step: int, result: Result, now: float) -> list[Action]:
-        """Decide what follows the last call of a turn."""
         if result.ends:
             self._ending[step] = result
         if self.calls.has(step):
@@ -561,7 +548,6 @@ class Engine:
         return [*self._begin_calls(now), *self._take(self.conductor.step_out(step, now), now)]
 
     def _whole_text(self, step: int, answer: Answer) -> str:
-        """Return the text of all turns of an answer, and forget them."""
         before = () if self._checked.get(step) else self._turns.get(step, ())
         text = "".join([*before, answer.text])
         self._forget_turns(step)
@@ -573,7 +559,6 @@ class Engine:
             self._requests.continue_turn(step, None)
 
     def _aborted(self, step: int, outcome: Outcome, why: str | None, now: float) -> list[Action]:
-        """Record an aborted request: a failure at a deadline, else a cancellation."""
         if self._settlement.is_sent(step) and why in {LATE, OVER}:
             failure = self._late(step, why)
             self._settlement.settle(step, outcome, failure, now)
@@ -587,7 +572,6 @@ class Engine:
 
 
 def _fall_back(requests: Requests, admission: Gate | None, step: int) -> bool:
-    """Switch a step to its next fallback model; return False if it has none."""
     if not requests.fall_back(step):
         return False
     if not requests.shares(step):
@@ -596,6 +580,5 @@ def _fall_back(requests: Requests, admission: Gate | None, step: int) -> bool:
 
 
 def _moved(admission: Gate | None, step: int) -> None:
-    """Tell admission that the step's model changed."""
     if admission is not None:
         admission.moved(step)

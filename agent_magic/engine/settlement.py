@@ -43,7 +43,6 @@ class Settlement:
         self.granted: dict[int, tuple[float, str]] = {}
 
     def is_sent(self, step: int) -> bool:
-        """Return whether a step's request is under way or about to be sent."""
         return step in self.granted or self.under_way(step) is not None
 
     def under_way(self, step: int) -> Attempt | None:
@@ -108,7 +107,6 @@ class Settlement:
 
 
 def _blame(outcome: Outcome, failure: Failure | None) -> Blame:
-    """Return whether the service, the network or neither is to blame."""
     if failure is not None and failure.fault:
         return Fault(failure.why, reached=failure.reached)
     return None if outcome.status is None else False  # what refuses a request with a reason is alive

@@ -75,7 +75,6 @@ class ErrorBreaker:
         return Hold("breaker", self._until_s) if now < self._until_s else None
 
     def gives_up(self, now: float) -> str:
-        """Return the reason to give up waiting; empty to wait on."""
         if self._is_closed or now - self._since_s < self._patience_s:
             return ""
         if self._reached:
@@ -112,7 +111,6 @@ class ErrorBreaker:
                 self._openings = 0
 
     def words(self, now: float) -> str:
-        """Return its state in words; empty while closed."""
         if self._is_closed:
             return ""
         failed = f"errors: {sum(self._last)} of the last {len(self._last)} attempts failed"
@@ -176,7 +174,6 @@ class BurnBreaker:
         return Hold("spend", FOREVER)  # asked again when something under way has ended
 
     def never(self, worst: Worst) -> str:
-        """Return the reason a request can never be sent; empty otherwise."""
         if worst.usd is None:
             return "its model has no known price, so no cap in dollars a minute can hold it: see %agents prices"
         if worst.usd > self._most_usd:
@@ -193,7 +190,6 @@ class BurnBreaker:
             self._spent.append((now, aside if usd is None else usd))
 
     def words(self, now: float) -> str:
-        """Return its state in words; empty while the last asker had room."""
         spent_usd = self._within_a_minute(now) + sum(self._aside.values())
         if spent_usd < 0.9 * self._most_usd and not (self._holds and spent_usd):
             return ""

@@ -22,7 +22,6 @@ NOTHING = Worst(0.0, 0)
 
 
 def give_price(model: str) -> str:
-    """Return how to give a model a price, in words."""
     return f"Give it one: %agents prices {model} --input USD --output USD, or prices= of Plan.run."
 
 
@@ -65,7 +64,6 @@ class Budget:
         self.spent_tokens += worst.tokens if tokens is None else tokens
 
     def why_not(self, worst: Worst, model: str) -> str:
-        """Return in words why a request cannot be sent."""
         if self.cap_usd is not None and worst.usd is None:
             return f"{model} has no known price, so it cannot be held within a budget. {give_price(model)}"
         if self.cap_usd is not None and self.spent_usd + self.reserved_usd + (worst.usd or 0.0) > self.cap_usd:

@@ -77,7 +77,6 @@ class Gate:
         self._ease, self._pressure = ease, pressure
 
     def begin(self, began_s: float, seat: Seat | None) -> None:
-        """Start the run, at `began_s` on the pacer's clock, with its share of the session's slots."""
         self._began_s, self._seat = began_s, seat
 
     @property
@@ -145,7 +144,6 @@ class Gate:
         return self._ease is not None and self._ease(agent)
 
     def leave(self) -> None:
-        """Return everything at the end of the run."""
         self.forgo()
         if self._seat is not None:
             self._seat.leave()
@@ -198,7 +196,6 @@ class Gate:
         return Never(why, "RateLimited", falls_back=True)
 
     def _took(self, agent: int, need: Need, now: float) -> None:
-        """Record the start of the agent everywhere."""
         if self._pressure is not None:
             self._pressure.began(agent)
         if agent in self._batched:
@@ -234,7 +231,6 @@ class Gate:
         return "" if ticket is None else ticket.pool.endpoint
 
     def replied(self, agent: int, status: int, readings: Readings | None, now: float) -> None:
-        """Record the start of a reply other than 429, with its rate limit headers."""
         ticket = self._tickets.get(agent)
         if self._pacer is not None and ticket is not None:
             was_quiet = ticket.pool.quiet
@@ -244,7 +240,6 @@ class Gate:
         self._tried(status)
 
     def ended(self, agent: int, status: int | None, *, answered: bool) -> None:
-        """Record the end of a request: a reply, an error, or never sent."""
         if answered or status is not None:
             self._free.discard(agent)
             self._tried(status)
@@ -252,7 +247,6 @@ class Gate:
             self.turned_back(agent)
 
     def _tried(self, status: int | None) -> None:
-        """Record whether the provider has accepted the key."""
         if self._key is not None:
             was_accepted = self._key.accepted
             self._key.replied(status)
@@ -267,7 +261,6 @@ class Gate:
             self._key.turned_back()
 
     def halted(self, now: float) -> tuple[str, ...]:
-        """Return in words what stops requests: open breakers, or a provider's demand to wait."""
         shut = {} if self._pacer is None else self._pacer.health(self._began_s + now)
         told = [(name, math.ceil(pool.shut_s)) for name, pool in shut.items() if pool.shut_s > TOLD_S]
         waits = [f"{name} was told to wait (429): {seconds(left_s)} more" for name, left_s in told]

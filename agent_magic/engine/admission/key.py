@@ -33,7 +33,6 @@ class Key:
             self._until_s = None
 
     def replied(self, status: int | None) -> None:
-        """Record a reply, or the end of a request without one."""
         if status in REFUSED:
             self._until_s = None  # the next one, of another run, is sent first again
         else:

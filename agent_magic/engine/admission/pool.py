@@ -39,7 +39,6 @@ class Pool:
         return False
 
     def offer(self) -> None:
-        """Offer free slots to waiting runs, after a run has taken its own."""
         if self._waiting and self._offered is None:
             try:
                 self._offer()
@@ -57,7 +56,6 @@ class Pool:
                 self._waiting.remove(seat)
 
     def news(self, seat: Seat) -> None:
-        """Wake all other runs, which the same news concerns."""
         for other in [one for one in self._seats if one is not seat]:
             other.wake()
 

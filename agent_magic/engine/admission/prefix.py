@@ -74,7 +74,6 @@ class Prefixes:
         self._names[agent] = self._groups[agent] = None
 
     def ttl(self, agent: int) -> Ttl | None:
-        """Return the cache lifetime the agent's request asks for."""
         group = self._groups[agent]
         return None if group is None else group.ttl
 
@@ -112,7 +111,6 @@ class Prefixes:
             group.useless = True
 
     def is_warm(self, agent: int, now: float) -> bool:
-        """Return whether the agent would find its context in the cache."""
         group = self._groups[agent]
         return group is not None and now < group.warm_until_s and not group.useless
 
@@ -145,7 +143,6 @@ def paying_groups(
 
 
 def context_tokens(context: str | Parts | None, rule: TokenRule | None) -> tuple[int, int]:
-    """Return the tokens of a context, estimated and at most."""
     if context is None or isinstance(context, str):
         text, (likely, most) = context or "", (0, 0)
     else:
@@ -156,7 +153,6 @@ def context_tokens(context: str | Parts | None, rule: TokenRule | None) -> tuple
 
 
 def prefix_of(plan: Plan, number: int) -> str | None:
-    """Return the name of the part of an agent's request that can be cached."""
     # Pictures and documents are in its first message, behind its tools and system prompt.
     agent = plan.agents[number]
     if agent.context is None or agent.context not in plan.documents:
@@ -205,14 +201,12 @@ def with_lives(
 
 
 def best_ttl(starts_s: Sequence[float]) -> Ttl | None:
-    """Return the cheapest cache lifetime for uses at these times; `None` if caching costs more."""
     costs: dict[Ttl, float] = {ttl: _cost(sorted(starts_s), ttl) for ttl in LIFE_S}
     best = min(costs, key=lambda ttl: costs[ttl])  # the first of equal ones: five minutes
     return best if costs[best] < len(starts_s) or len(starts_s) <= 1 else None
 
 
 def _cost(ordered_s: Sequence[float], ttl: Ttl) -> float:
-    """Return the cost of a context's uses, in units of its price as plain input."""
     rewrites = sum(later - earlier > LIFE_S[ttl] * SURE for earlier, later in itertools.pairwise(ordered_s))
     return WRITE[ttl] * (1 + rewrites) + READ * (len(ordered_s) - 1 - rewrites)
 

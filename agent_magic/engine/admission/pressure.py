@@ -49,7 +49,6 @@ class Pressure:
             self._volume_s -= self._work_s[step] if self._work_s else 0.0
 
     def is_late(self, step: int, now: float) -> bool:
-        """Return whether the path from a step, or all remaining work, exceeds the time left."""
         if not self._known:
             return False
         if not self._work_s or self._ended >= self._next:

@@ -28,7 +28,6 @@ class Tries:
         self.until_s: dict[int, float] = {}
 
     def launched(self, agent: int) -> int:
-        """Count an attempt, and return its number from 1."""
         number = self._made[agent] = self._made[agent] + 1
         return number
 
@@ -66,7 +65,6 @@ class Tries:
         return Random(None if self._seed is None else f"{self._seed} {agent} {self._made[agent]}")
 
     def left(self, agent: int, failure: Failure) -> int:
-        """Return the attempts left after such a failure."""
         most = failure.attempts if agent in self._own else min(failure.attempts, self._most)
         return most - self.counted(agent)
 
@@ -74,13 +72,11 @@ class Tries:
         return self._made[agent] - self._free.get(agent, 0)
 
     def held_by(self, agent: int, reason: str) -> str:
-        """Return the cause of a repeated attempt's wait; its queue waited for `reason`."""
         if agent in self._turned:
             return reason
         return "backoff" if agent in self.until_s else reason or "retry"
 
     def forget(self, agent: int) -> None:
-        """Reset an agent's attempts; their numbers go on."""
         self._free[agent] = self._made[agent]
         self.until_s.pop(agent, None)
         self._turned.discard(agent)
@@ -115,7 +111,6 @@ class Slots:
         self.last_tries.discard(agent)
 
     def failed(self, agent: int, failure: Failure, *, tries_left: int) -> None:
-        """Record a failure after which `tries_left` attempts are left."""
         self._latest.append(failure.crowded)
         if not failure.crowded or tries_left != 1:
             return

@@ -67,14 +67,12 @@ class Alarms:
             self.set(at_s, LINES)
 
     def woken(self) -> None:
-        """Report the next time again, after a wake-up."""
         self._told_s = self._queues_s = FOREVER
 
     def due(self, now: float) -> int | None:
         return heappop(self._heap)[2] if self._heap and self._heap[0][0] <= now else None
 
     def next_s(self) -> float | None:
-        """Return the earliest time, if it is earlier than the last one reported."""
         # Superseded times of the queues are dropped, since each would lead to another.
         heap = self._heap
         while heap and heap[0][0] < self._told_s:
@@ -187,14 +185,12 @@ class Conductor:
         return self._paused
 
     def _line(self, agent: int) -> str:
-        """Return the queue of a step, if not all are plain requests."""
         line = "task" if agent in self._tasks else self._room.line(agent) if self._room else ""
         if self._batching is not None and agent in self._batching.steps:
             line = f"{line} batch"
         return line if self._holding is None else f"{line}{self._holding.line(agent)}"
 
     def start(self, now: float) -> list[Decision]:
-        """Start the run, once."""
         self._settle_done(now)
         for agent, missing in enumerate(self._missing):
             if not missing and self._state[agent] == PENDING:
@@ -208,7 +204,6 @@ class Conductor:
         return self._go_on(now)
 
     def leave_out(self, agent: int) -> None:
-        """Count a step as ended, before `start`."""
         self._ends.done[agent] = "succeeded"
 
     def room_changed(self, now: float) -> list[Decision]:
@@ -261,11 +256,9 @@ class Conductor:
         self._join(agent, now)
 
     def _falls_back(self, agent: int, found: Failure | Hold | Never) -> bool:
-        """Switch an agent to a fallback if its model does not answer."""
         return found.falls_back and self._fall_back is not None and self._fall_back(agent)
 
     def capped(self, agent: int, why: str, now: float) -> list[Decision]:
-        """Record the partial answer of an agent that may not go on; it is passed on."""
         self._leave(agent)
         return self._pass_on(agent, "capped", why, now, "Capped")
 
@@ -306,7 +299,6 @@ class Conductor:
                     self._make_ready(child, now, decided=True)
 
     def failed(self, agent: int, failure: Failure, now: float) -> list[Decision]:
-        """Record a failed attempt: retry later, or give up."""
         self._leave(agent)
         if agent in self._ends.stopping:
             return self.cancelled(agent, now, left=True)
@@ -377,7 +369,6 @@ class Conductor:
         return self._go_on(now)
 
     def skip(self, now: float, agents: Iterable[int], why: str = "") -> list[Decision]:
-        """Skip these agents and their descendants."""
         for agent in agents:
             self._take_out(agent, "skipped", why or SKIPPED, now)
         return self._go_on(now)
@@ -389,7 +380,6 @@ class Conductor:
         return self._go_on(now)
 
     def pause(self, now: float) -> list[Decision]:
-        """Start nothing new until `resume`."""
         self._paused = True
         self._queues.hold_others((), "paused", now)
         return self._go_on(now)
@@ -401,7 +391,6 @@ class Conductor:
         return self._go_on(now)
 
     def _settle_done(self, now: float) -> None:
-        """Count the agents that ended before the run, and skip descendants of failures."""
         for agent, status in self._ends.done.items():
             self._state[agent] = ENDED
             self._open -= 1
@@ -428,7 +417,6 @@ class Conductor:
             self._set_deadline(agent, now, self._tries.made(agent))
 
     def _join(self, agent: int, now: float) -> None:
-        """Put a step into its queue, and decide whether it is batched."""
         if self._batching is not None:
             self._batching.decide(agent, now)
         self._queues.join(agent)
@@ -445,7 +433,6 @@ class Conductor:
         return out
 
     def _fill(self, now: float) -> None:
-        """Start agents while slots and limits allow, the longest remaining path first."""
         queues, room, width, others = self._queues, self._room, self._slots.width, self._others
         held: Collection[int] = ()
         while queues.waiting and (self._running < width or others) and (agent := queues.first(held)) is not None:
@@ -496,7 +483,6 @@ class Conductor:
         return True
 
     def _take_over(self, agent: int, leader: int, now: float, held_by: str) -> None:
-        """Give an agent the answer or failure of an identical one."""
         if self._identical is None:
             return
         if (failure := self._identical.failures.get(leader)) is not None:
@@ -579,7 +565,6 @@ class Conductor:
         self._skip_descendants(agent, now)
 
     def _skip_descendants(self, agent: int, now: float) -> None:
-        """Skip the descendants of an agent, stopping at steps that have ended."""
         todo = [agent]
         while todo:
             for child in self._dag.children[todo.pop()]:
@@ -639,7 +624,6 @@ class Conductor:
             self._end(agent, status, why, now, STOPPED)
 
     def _take_out(self, agent: int, status: Status, why: str, now: float) -> None:
-        """End an agent and its descendants; a running one may still complete."""
         if self._state[agent] != ENDED:
             self._cancel_one(agent, now, why, status)
             if self._state[agent] == ENDED:
@@ -649,7 +633,6 @@ class Conductor:
         return to_reopen(self._dag, self._ends.lost, asked)
 
     def _reopen(self, agents: Iterable[int], now: float) -> None:
-        """Run unsuccessful agents again, with the steps skipped because of them."""
         asked, ends = list(agents), self._ends
         ends.again.update(agent for agent in asked if agent in ends.stopping and self._state[agent] in UNDER_WAY)
         again, skipped = self._to_reopen(asked)

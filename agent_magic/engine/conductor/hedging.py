@@ -51,7 +51,6 @@ class _Made:
         self.took_s: float | None = None
 
     def at(self, now: float) -> tuple[float, bool]:
-        """Return its duration so far, and True if it is still running."""
         return (now - self.made_s if self.took_s is None else self.took_s), not self.answered
 
 
@@ -114,7 +113,6 @@ class Overdue:
             self._then(step, took_s)
 
     def ended(self, step: int, now: float) -> None:
-        """Record the end of a step's request, keeping its duration."""
         self._latencies[self._kinds[step]].ended(step, None, now)
 
     def launched(self, step: int, now: float) -> None:
@@ -169,7 +167,6 @@ class HedgingConductor(RacingConductor):
             self._overdue.launched(agent, now)
 
     def failed(self, agent: int, failure: Failure, now: float) -> list[Decision]:
-        """Record a failed attempt; its duration does not count."""
         if agent in self._places:
             self._overdue.ended(agent, now)
         return super().failed(agent, failure, now)

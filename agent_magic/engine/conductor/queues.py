@@ -90,7 +90,6 @@ class Queues:
                 heapify(waiting)
 
     def join(self, agent: int) -> None:
-        """Queue an agent, once the barrier admits it."""
         if self.barrier is not None and self.barrier.hold(agent):
             return
         self.waiting += 1
@@ -107,7 +106,6 @@ class Queues:
                 self._longest.append(NOTHING)
 
     def first(self, held: Collection[int]) -> int | None:
-        """Return the first agent over all queues except the held ones."""
         if len(self._waiting) == 1:  # the most common case: nothing limits the run
             waiting = self._waiting[0]
             return self._by_turn[waiting[0]] if waiting and not held else None
@@ -132,7 +130,6 @@ class Queues:
         return reason
 
     def ended(self, agent: int, now: float) -> None:
-        """Record the end of an agent, which may open the barrier."""
         if self.barrier is not None:
             for held in self.barrier.ended(agent, now):
                 self.join(held)
@@ -148,7 +145,6 @@ class Queues:
             heapify(waiting)
 
     def hold(self, agent: int, reason: str, now: float) -> int:
-        """Record the cause of an agent's queue's wait, and return the queue."""
         line = self._line_of[agent]
         if reason != self._reasons[line]:
             self._turn_to(line, reason, now)
@@ -160,7 +156,6 @@ class Queues:
                 self._turn_to(line, reason, now)
 
     def _turn_to(self, line: int, reason: str, now: float) -> None:
-        """Change the cause of a queue's wait, and remember the longest one before."""
         before, since_s = self._reasons[line], self._since_s[line]
         _, from_s, to_s = self._longest[line]
         if before and now - since_s > to_s - from_s:
@@ -174,7 +169,6 @@ class Queues:
         return self._reasons[self._line_of[agent]]
 
     def opened(self, agent: int, since_s: float, now: float) -> str:
-        """Return the barrier's reason if it held the agent for most of its wait."""
         opened_s = since_s if self.barrier is None else self.barrier.opened_s(agent)
         held_s = opened_s - since_s
         return self.barrier.reason if self.barrier is not None and held_s > 0 and held_s >= now - opened_s else ""
@@ -219,7 +213,6 @@ class Barrier:
         return self._opened_s[self._layer[agent]]
 
     def ended(self, agent: int, now: float) -> list[int]:
-        """Return the agents that waited for the end of this one."""
         self._held.discard(agent)
         self._left[self._layer[agent]] -= 1
         before = self._open

@@ -53,7 +53,6 @@ class RacingConductor(Conductor):
         self._out.sort(key=self._is_sent_for_a_race)
 
     def _is_sent_for_a_race(self, one: Decision) -> bool:
-        """Return whether the request is unnecessary when another answer of its race is available."""
         if not isinstance(one, Send) or one.step in self._tasks or not self._races_of(one.step):
             return False
         return not self._requests.need(one.step).free
@@ -68,7 +67,6 @@ class RacingConductor(Conductor):
         return self._go_on(now)
 
     def _hand_on(self, agent: int, status: Status, why: str | None, now: float, kind: str | None) -> None:
-        """End an agent that has answered, and cancel the steps that are no longer needed."""
         self._end(agent, status, why, now, kind)
         self._win(agent, now)
         self._release(agent, now)
@@ -97,7 +95,6 @@ class RacingConductor(Conductor):
                     self._leave_out(agent, left, now)
 
     def _races_of(self, agent: int) -> list[int]:
-        """Return the race of an agent, as a list of at most one."""
         return [child for child in self._dag.children[agent] if child in self._races]
 
     def _needless(self, race: int) -> list[int]:

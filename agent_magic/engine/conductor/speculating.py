@@ -54,7 +54,6 @@ class SpeculatingConductor(HedgingConductor):
         return [*found, *self._go_on(now)]
 
     def held_by(self, agent: int) -> str:
-        """Return the cause of an agent's wait; with an answer held back, its parents."""
         return "dependencies" if agent in self._kept_back else super().held_by(agent)
 
     def _go_on(self, now: float) -> list[Decision]:
@@ -64,7 +63,6 @@ class SpeculatingConductor(HedgingConductor):
         return super()._go_on(now)
 
     def _look_at(self, agent: int, now: float) -> None:
-        """Start a step before its condition, or decide the condition if possible."""
         if self._state[agent] == PENDING and self._missing[agent]:
             missing = sum(self._state[one] != ENDED for one in self._ahead_of[agent])
             if self._missing[agent] == missing and not self._is_unlikely(agent):
@@ -75,7 +73,6 @@ class SpeculatingConductor(HedgingConductor):
             self._decide(agent, self._why_left_out(agent), now)
 
     def _is_unlikely(self, agent: int) -> bool:
-        """Return whether most decided conditions of the agent's group were false."""
         known = self._held.get(self._group[agent], {})
         return len(known) >= LEAST_KNOWN and 2 * sum(known.values()) < len(known)
 

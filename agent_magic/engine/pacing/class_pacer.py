@@ -140,7 +140,6 @@ class ClassPacer:
         return ticket
 
     def _count(self, ticket: Ticket, now: float) -> None:
-        """Count a request that is sent; the inferred limit may have grown."""
         self._minute.sent(now)
         if self._is_half_open:
             self._gate_s = now + SILENT_S
@@ -168,7 +167,6 @@ class ClassPacer:
             self._heed()
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
-        """Record a request's use; `None` if unknown."""
         if not ticket.open:
             return
         if not input_tokens and not output_tokens:  # an error that cost nothing is no evidence of answers
@@ -289,7 +287,6 @@ class ClassPacer:
         return max((1 - one.level_at(now) / one.capacity for one in known), default=0.0)
 
     def demands(self, now: float) -> dict[Dimension, Demand]:
-        """Return the use of each known limit, and whether it holds back a request."""
         used, passed_s = self._meter.lately(now, 2)
         held = {hold.reason for hold in self._turns.values() if hold.until_s + GRACE_S > now}
         shut = now < self._gate_s
@@ -311,7 +308,6 @@ class ClassPacer:
         return found
 
     def set_shares(self, shares: Mapping[Dimension, Share], now: float) -> bool:
-        """Keep to these shares of the limits; return True if one changed."""
         before = [bucket.share for bucket in self._buckets.values()]
         for name, bucket in self._buckets.items():
             bucket.set_share(*shares.get(name, ALL), now=now)
@@ -339,7 +335,6 @@ class ClassPacer:
         return {name: each.source for name, each in self._buckets.items() if each.source}
 
     def recall(self, ceilings: Mapping[str, Ceiling], sources: Mapping[str, LimitSource], now: float) -> None:
-        """Start from limits of an earlier session; the first reply replaces them."""
         for name, bucket in self._buckets.items():
             if name in ceilings:
                 bucket.recall(ceilings[name], sources.get(name, "announced"), now)
@@ -399,7 +394,6 @@ class ClassPacer:
         return None
 
     def _tightest(self, taken: float, made: float) -> Reason:
-        """Return the limit of which a request takes the greatest part."""
         part, why = 0.0, "slot"
         for name, bucket in self._buckets.items():
             if bucket.rate and (share := KINDS[name].amount(1, taken, made) / bucket.rate) > part:
@@ -407,7 +401,6 @@ class ClassPacer:
         return why
 
     def _space(self, taken: float, made: float, now: float) -> None:
-        """Set the earliest time of the next request."""
         step_s = min(self.output.bucket.step_s(made), OUTPUT_STEP_S)  # it takes nothing at once
         step_s = max(step_s, self._concurrency.step_s(now))
         for _, bucket, per_request, per_token in self._known:
@@ -415,7 +408,6 @@ class ClassPacer:
         self._next_s = max(now - LATE_S, self._next_s) + min(step_s, LONGEST_STEP_S)
 
     def _let_in(self, ticket: Ticket, now: float) -> None:
-        """Record that a reply begins which is not a refusal."""
         ticket.heard = True
         if self._is_half_open and ticket.sent_s > self._cut_s:
             self._is_half_open, self._gate_s = False, now
@@ -427,7 +419,6 @@ class ClassPacer:
         self._minute.let_in(ticket.sent_s)
 
     def _speak(self) -> None:
-        """Let queues that waited for a first reply ask again."""
         if self._window.quiet:
             self._turns.clear()
             self._window.quiet = False
@@ -447,6 +438,5 @@ class ClassPacer:
 
 
 def _is_short(reading: Reading | None, amount: float, grain: float) -> bool:
-    """Return whether less is left than a request needs."""
     need = FITS * amount + grain if amount > 1 else 1.0
     return reading is not None and reading.remaining is not None and reading.remaining < need

@@ -108,7 +108,6 @@ class Concurrency:
             self._probed_s = now
 
     def let_in(self, under_way: int, sent_s: float, now: float) -> None:
-        """Record that a request was admitted, with `under_way` requests, itself included."""
         # Requests sent before a refusal may have been counted with the refused one.
         if not self.limit or under_way <= self.limit or sent_s <= self._cut_s:
             return
@@ -161,7 +160,6 @@ class Concurrency:
 
     @property
     def _slack(self) -> int:
-        """Uncertainty of counts, since requests and answers overlap on the wire."""
         return self._on_wire + (NEAR + self.limit // FEW if self.kept else 0)
 
     @property

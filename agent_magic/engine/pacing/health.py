@@ -31,7 +31,6 @@ class LimitUse(NamedTuple):
 def limit_use(
     kind: Dimension, model_class: str, bucket: Bucket, used: float, passed_s: float, refusals: int
 ) -> LimitUse:
-    """Return the use of a limit: an amount in `passed_s` seconds, with the refusals since the session began."""
     share = used / bucket.limit if bucket.limit else None
     source = bucket.source or ""
     if source == "inferred":
@@ -72,14 +71,12 @@ class Meter:
         bin_[2] += made
 
     def lately(self, now: float, bins: int = BINS) -> tuple[list[float], float]:
-        """Return the requests, input and output tokens of the last minute (or `bins` of 5 s), and the seconds."""
         self.add(now, 0.0, 0.0, 0.0)
         passed_s = min(max(now - self._first_s, 1.0), (bins - 1) * BIN_S + now % BIN_S)
         rows = [self._bins[(self._place - back) % BINS] for back in range(bins)]
         return [max(0.0, sum(column)) for column in zip(*rows, strict=True)], passed_s
 
     def _turn(self, place: int, now: float) -> None:
-        """Clear the bins that are older than a minute."""
         if self._place < 0:
             self._first_s = now
         for old in range(max(self._place + 1, place - BINS + 1), place + 1):

@@ -54,7 +54,6 @@ class Minute:
 
     @property
     def kept(self) -> bool:
-        """True if requests are held by it."""
         return self._odds >= LIKELY
 
     def learned(self, now: float) -> tuple[float, ...]:
@@ -65,7 +64,6 @@ class Minute:
         return self.limit, self._odds, *(now - one for one in times_s)
 
     def recall(self, learned: tuple[float, ...], now: float, age_s: float) -> None:
-        """Start from an earlier session's knowledge, `age_s` seconds old."""
         limit, self._odds, *ages_s = learned
         self.limit = int(limit)
         self._tried_s, after_s, before_s, *sent_s = (now - age_s - one for one in ages_s)
@@ -73,7 +71,6 @@ class Minute:
         self._sent.extend(sent_s)
 
     def hold(self, now: float) -> Hold | None:
-        """Return a hold for one more request."""
         if not self.kept or len(self._sent) < self.limit:
             return None
         until_s = self._sent[-self.limit] + HELD_S
@@ -114,7 +111,6 @@ class Minute:
         return self.kept
 
     def _settle(self, shut_s: float, now: float) -> None:
-        """Weigh the latest refusal, now that those sent with it are answered, too."""
         since_s = self._last_s if self._last_s > shut_s else math.nextafter(shut_s, math.inf)
         admitted = next((each for each in self._sent if since_s <= each < now), None)
         if admitted is not None:  # its answer may not be here yet: refusals come sooner
@@ -123,7 +119,6 @@ class Minute:
             self._weigh(shut_s, again=True)
 
     def _end(self, shut_s: float, opened_s: float) -> None:
-        """Record that the server admits requests again."""
         self._weigh(shut_s, again=False)
         if self.limit and not self.kept:
             self._open(self._last_s, opened_s)
@@ -132,7 +127,6 @@ class Minute:
         self._shut_s = None
 
     def _weigh(self, shut_s: float, *, again: bool) -> None:
-        """Weigh the number that ended a minute, and for how long the server was shut."""
         if not self._is_counted:
             self._count(shut_s, again=again)
         if not self._is_long and (self._last_s - shut_s) * self.limit > LONGER * MINUTE_S:
@@ -155,7 +149,6 @@ class Minute:
         self._grown, self._is_counted = 0, True
 
     def _open(self, after_s: float, before_s: float) -> None:
-        """Compare when a minute began with when an earlier one did."""
         if self._opened is not None:
             least_s, most_s = after_s - self._opened[1], before_s - self._opened[0]
             if most_s // MINUTE_S * MINUTE_S < max(least_s, 1.0):
@@ -165,7 +158,6 @@ class Minute:
         self._opened = after_s, before_s
 
     def _grow(self) -> None:
-        """Record that one more was admitted."""
         self.limit += 1
         self._grown += 1
         self._probed_s = None

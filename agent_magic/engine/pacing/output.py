@@ -38,7 +38,6 @@ class Output:
 
     @property
     def learned(self) -> tuple[float, float]:
-        """Token seconds under way and tokens, for `recall`."""
         return self._ahead.used, self._ahead.expected
 
     def recall(self, ahead: tuple[float, float], answers: int) -> None:
@@ -61,7 +60,6 @@ class Output:
         self.under_way += expected
 
     def ended(self, expected: float, used: float | None, sent_s: float, now: float) -> None:
-        """Record the end of a request; `used` is `None` if its output is unknown or nothing."""
         self._advance(now)
         self.under_way -= expected
         if used is not None:

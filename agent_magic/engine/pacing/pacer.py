@@ -67,12 +67,10 @@ class Pacer:
         return found.ask(input_tokens, output_tokens, now, queue)
 
     def forgo(self, limit_class: str, queue: int) -> None:
-        """Let others pass a held queue that will not ask again soon."""
         if limit_class in self._classes:
             self._classes[limit_class].forgo(queue)
 
     def heard(self, ticket: Ticket, readings: Readings, now: float) -> None:
-        """Record the limits that a response reports, as soon as its headers have come."""
         ticket.pool.heard(ticket, readings, now)
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
@@ -102,7 +100,6 @@ class Pacer:
         return unasked | {name: each.demands(now) for name, each in self._classes.items()}
 
     def set_shares(self, shares: Mapping[str, Mapping[Dimension, Share]], now: float) -> bool:
-        """Keep to these shares; return True if one changed: held queues may ask again."""
         self._shares = shares
         changed = [each.set_shares(shares.get(name, {}), now) for name, each in self._classes.items()]
         return any(changed)
@@ -163,6 +160,5 @@ class Pacer:
         return found
 
     def _endpoint_of(self, name: str) -> str:
-        """Return the endpoint of a class; empty if there is one only."""
         del name
         return ""

@@ -31,7 +31,6 @@ FAILING: Final = 0.1
 
 
 def as_route(value: object) -> Route:
-    """Return a route, or raise a `DeclarationError`."""
     check_word("route", value, ROUTES)
     return cast("Route", value)
 
@@ -72,7 +71,6 @@ class Endpoints:
 
 
 def _of_endpoint(name: str, pools: Mapping[str, T]) -> dict[str, T]:
-    """Return the known state of one endpoint, by model class."""
     return {pool.partition("/")[2]: each for pool, each in pools.items() if pool.partition("/")[0] == name}
 
 
@@ -114,7 +112,6 @@ class Router(Pacer):
             super().forgo(f"{name}/{limit_class}", queue)
 
     def blamed(self, ticket: Ticket, bad: Blame, now: float) -> None:
-        """Record the blame of a request's end on its endpoint."""
         self._breakers[ticket.pool.endpoint].ended(id(ticket), bad=bad, now=now)
 
     def ceilings(self) -> Ceilings:
@@ -128,7 +125,6 @@ class Router(Pacer):
         return found
 
     def route(self, terms: Terms, now: float) -> Terms:
-        """Add the route and the state of each endpoint to the terms of a run."""
         ceilings, learned = super().ceilings(), super().learned(now)
         found: dict[str, Endpoint] = {}
         for name in self._endpoints.inside:
@@ -138,7 +134,6 @@ class Router(Pacer):
         return terms._replace(route=self._endpoints.route, endpoints=found)
 
     def recall_endpoints(self, endpoints: Mapping[str, Endpoint]) -> None:
-        """Restore the state of each endpoint at the start of a run."""
         for name, one in endpoints.items():
             known = {f"{name}/{limit_class}": each for limit_class, each in one.before.items()}
             self.recall(known, {f"{name}/{limit_class}": each for limit_class, each in one.learned.items()})

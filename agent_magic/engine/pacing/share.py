@@ -177,7 +177,6 @@ def _is_next(me: str, rows: Mapping[str, Claim], turn_s: float) -> bool:
 
 
 def _level(wants: Sequence[float]) -> float:
-    """Return the part for each kernel that wants more than a fair part."""
     left = 1.0
     for place, want in enumerate(sorted(wants)):
         level = left / (len(wants) - place)
@@ -188,7 +187,6 @@ def _level(wants: Sequence[float]) -> float:
 
 
 def beat_s(told: Claims) -> float:
-    """Return the seconds until the next look."""
     turns = any(one.turns for each in told.values() for one in each.values())
     return TURN_BEAT_S if turns else BEAT_S
 
@@ -203,7 +201,6 @@ def is_news(told: Claims, before: Claims) -> bool:
 
 
 def with_parts(told: Claims, before: Claims) -> Claims:
-    """Return claims with the parts written before."""
     return _of_both(told, before, lambda one, old: one._replace(part=old.part, level_s=None))
 
 

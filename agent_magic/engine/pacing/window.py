@@ -143,7 +143,6 @@ class Window:
         return True
 
     def let_in(self, *, had_room: bool) -> None:
-        """Count an admitted request among those that chance may refuse."""
         self._let_in += 1
         self._seen += 1
         if not self.by_chance:
@@ -161,7 +160,6 @@ class Window:
         self._answered += 1
 
     def take_back(self, sent_s: float) -> None:
-        """Uncount a request that was not admitted."""
         self.passed -= sent_s > self._since_s
 
     def eased(self) -> None:
@@ -278,7 +276,6 @@ class Window:
         self._begin(now, owed_s, wait_s)
 
     def _begin(self, now: float, owed_s: float, wait_s: float) -> None:
-        """Start counting again, with an empty bucket."""
         self._excess, self._is_free, self._limit_s = 0.0, False, now
         self.rate, self._tried_s = self._base, 0.0
         self._level, self._level_s = 0.0, now
@@ -290,7 +287,6 @@ class Window:
         self.size, self.quiet = size, False
 
     def recall_rate(self, rate: float) -> None:
-        """Continue with an earlier inferred limit, trying for more."""
         self.rate = self._base = rate
         self._keep_s = min(SOONEST_S + EACH / rate, LONGEST_S)
         self._more = SPARE_S / self._keep_s
