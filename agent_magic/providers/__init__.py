@@ -1,7 +1,4 @@
-"""Providers: the interface (`base`), the APIs of vendors (`anthropic`, `chat`), and recordings (`recorded`).
-
-All vendor knowledge lives behind the interface. `docs/providers.md` shows a custom provider.
-"""
+"""Providers: the interface (`base`), the APIs of vendors (`anthropic`, `chat`), and recordings (`recorded`)."""
 
 from __future__ import annotations
 

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 
 class BatchState(NamedTuple):
-    """The provider's state of a batch.
-
-    Attributes:
-        created_at, ended_at: In seconds since the epoch; no end while under way.
-        ask_again_s: Seconds until the provider wants to be asked again, if it says so.
-    """
+    """The provider's state of a batch, times in seconds since the epoch; `ask_again_s` is the provider's wish."""
 
     id: str
     requests: int
@@ -49,10 +44,9 @@ class BatchItem(NamedTuple):
 
 
 class Batches(Protocol):
-    """Sends requests as batches. Each method is one request, raises `CallError`, and never retries.
+    """Sends requests as batches, with texts of `most_bytes`.
 
-    Attributes:
-        most_bytes: How long the texts of its requests can be together.
+    Each method is one request, raises `CallError`, never retries.
     """
 
     @property
@@ -69,11 +63,7 @@ class Batches(Protocol):
         ...
 
     async def recent(self, since: float) -> Sequence[BatchState]:
-        """Return the batches created since a time, in seconds since the epoch.
-
-        Raises:
-            CallError: It failed. `Rejected` if the server has no batches.
-        """
+        """Return the batches created since a time of the epoch; raise `Rejected` if the server has no batches."""
         ...
 
     def items(self, batch: str) -> AsyncIterator[BatchItem]:
@@ -86,7 +76,6 @@ class Batches(Protocol):
 
 
 def no_batches(endpoint: str) -> PlanError:
-    """Return the error of a provider without batches."""
     return PlanError(
         f"{endpoint} has no batches, so nothing was sent: the API of Anthropic has them, the clouds and servers of "
         "your own do not. Run it without --batch (Policy(batch=False)), or connect elsewhere: %agents connect api."

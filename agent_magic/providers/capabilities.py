@@ -1,8 +1,7 @@
-"""Features a request needs, and refusals if the provider lacks them.
+"""Features a request needs, and refusals (`REFUSALS`) if the provider lacks them.
 
-`REFUSALS` is the only table. A plan is checked when it meets a provider, and each request before it is sent, since a
-task or tool may return an unforeseen picture. Typed answers are not refused: they are read by their type even if the
-schema was not sent.
+A plan is checked when it meets a provider, and each request before it is sent, since a task or tool may return an
+unforeseen picture. Typed answers are read by their type even if the schema was not sent.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Refusal(NamedTuple):
-    """The refusal of a feature."""
+    """A refused option, in words."""
 
     option: str
     words: str
@@ -56,7 +55,6 @@ REFUSALS: Mapping[str, Refusal] = {
 
 
 def needed_by(request: Request) -> Capabilities:
-    """Return the features a provider needs to send a request."""
     tools: list[dict[str, Any]] = read_blocks(request.tools) if request.tools.startswith("[") else []
     kinds = {one.kind for one in request.files}
     return Capabilities(
@@ -71,12 +69,7 @@ def needed_by(request: Request) -> Capabilities:
 
 
 def check_plan(plan: Plan, policy: Policy, provider: Provider) -> None:
-    """Refuse a plan that needs features its provider lacks.
-
-    Raises:
-        DeclarationError: An agent has an option that the provider lacks.
-        PlanError: The policy asks for batches, and the provider has none.
-    """
+    """Refuse a plan that needs features, or batches, that its provider lacks."""
     if provider.batches is None and (batching := batching_of(plan, policy)) is not None:
         agent = plan.agents[min(batching.steps)]
         if agent.batch is None:

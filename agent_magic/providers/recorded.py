@@ -1,7 +1,7 @@
 """Replay of a plan's run from a cassette: no network, no key, the recorded clock.
 
 Each agent's prompt is rendered from the recorded answers of its parents, and its request looked up. The events are the
-recorded ones, so frames, timeline and retries are the same. Nothing is run again.
+recorded ones, so frames, timeline and retries are the same.
 """
 
 from __future__ import annotations
@@ -162,11 +162,9 @@ class Match:
 
     @property
     def ended_s(self) -> float:
-        """Time of the last matched event."""
         return max((event.at_s for event in self.record.events), default=0.0)
 
     def found(self) -> RunRecord:
-        """Return the found events as a run, in order of time."""
         record = RunRecord(self.plan, began_at=self.record.began_at, models=self._models, origin="cassette")
         record.replays_simulation, record.replayed = self.run.simulated, self.record.replayed
         record.redacted, record.same = self.run.redacted, self.run.same(self.plan) if self.run.redacted else None
@@ -277,17 +275,7 @@ class Match:
 
 
 class Deck:
-    """Plays the recorded runs of a cassette in turn.
-
-    Args:
-        cassette: The recording.
-        fill: Buys missing answers.
-        pace: Recorded seconds in a second of playing; `None` plays at once.
-
-    Raises:
-        CassetteError: `fill`, but texts were left out of the file, so nothing can be bought on top.
-        DeclarationError: The pace is no number above 0.
-    """
+    """Plays the runs of a cassette in turn, `pace` recorded seconds in a second; `fill` buys missing answers."""
 
     def __init__(self, cassette: Cassette, *, fill: bool = False, pace: float | None = None) -> None:
         if fill and cassette.redacted:
@@ -372,17 +360,14 @@ class Nobody(Provider):
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Raise `NotConnected`."""
         raise NotConnected
         yield  # pyright: ignore[reportUnreachable] - this makes it a generator
 
     async def send(self, request: Request, stream: Stream) -> Answer:
-        """Raise `NotConnected`."""
         del request, stream
         raise NotConnected
 
     async def count_tokens(self, request: Request) -> int:
-        """Raise `NotConnected`."""
         del request
         raise NotConnected
 

@@ -1,7 +1,7 @@
 """Asks for a schema in words if the server does not enforce it.
 
-Some servers accept the field of a schema and ignore it. One answer tells: a grammar writes an object with the schema's
-fields, and nothing around it. From then on the prompt contains the schema.
+One answer tells: a grammar writes an object with the schema's fields, and nothing around it. From then on the prompt
+contains the schema.
 """
 
 from __future__ import annotations

@@ -53,7 +53,6 @@ class Answer:
 
     @property
     def text(self) -> str:
-        """The text of all text blocks."""
         return "".join(block.text for block in self.blocks if block.kind == "text")
 
 
@@ -78,7 +77,6 @@ class _Composer:
         self._subject = subject_of(without_directives(said), request.system)
 
     def answer(self) -> Answer:
-        """Return the answer."""
         calls = self._calls()
         text = self._text(calls)
         text, sequence = _stopped(text, self._request.stop_sequences)

@@ -1,7 +1,6 @@
 """Message batches: create, retrieve, cancel, and results as JSON lines in shuffled order.
 
-Times are arguments. Each request ends at a random time within the duration of the batch. As in the API, the counts
-change only when the whole batch has ended.
+As in the API, the counts change only when the whole batch has ended.
 """
 
 from __future__ import annotations
@@ -60,13 +59,7 @@ def page_of(rows: list[Json], limit: int, after: str | None) -> Json:
 
 @dataclass(slots=True)
 class Batch:
-    """One batch.
-
-    Attributes:
-        done_s: When each request ends, in seconds after creation.
-        created_s: Creation time, in monotonic seconds.
-        lines: Its results, once read.
-    """
+    """One batch; `done_s` has when each request ends, in seconds after creation."""
 
     id: str
     requests: dict[str, Json]
@@ -116,7 +109,6 @@ class Batches:
         return self._described(batch, now_s), None if now_s >= batch.ends_s else self._pace.poll
 
     def list(self, limit: int, after: str | None, now_s: float) -> Json:
-        """Return a page of all batches, newest first."""
         return page_of([self._described(one, now_s) for one in reversed(self._batches.values())], limit, after)
 
     def cancel(self, id_: str, now_s: float) -> Json:
@@ -128,14 +120,12 @@ class Batches:
         return self._described(batch, now_s)
 
     def delete(self, id_: str, now_s: float) -> Json:
-        """Delete a batch that has ended."""
         if now_s < self._find(id_, now_s).ends_s:
             raise invalid("The batch is still being processed. Cancel it first.")
         del self._batches[id_]
         return {"id": id_, "type": "message_batch_deleted"}
 
     def results(self, id_: str, now_s: float) -> Iterator[bytes]:
-        """Yield the result lines of an ended batch."""
         batch = self._find(id_, now_s)
         if now_s < batch.ends_s:
             raise invalid("The batch is still being processed.")
@@ -146,7 +136,6 @@ class Batches:
         return self._lines(batch, names)
 
     def report(self) -> list[Json]:
-        """Return the id, request names and cancellation of each batch."""
         found = self._batches.values()
         return [
             {"id": one.id, "custom_ids": [*one.requests], "cancelled": one.cancelled_s is not None} for one in found

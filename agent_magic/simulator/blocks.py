@@ -68,7 +68,6 @@ class Block:
 
 
 def text_block(text: str, rng: Random, citations: tuple[Json, ...] = ()) -> Block:
-    """Return a text block."""
     late = tuple({"type": "citations_delta", "citation": each} for each in citations)
     return Block("text", text, tuple(tokens.pieces(text, rng)), late=late, tokens=tokens.count(text))
 
@@ -88,7 +87,6 @@ def call_block(kind: str, number: str, name: str, given: Json, rng: Random, *, e
 
 
 def cut(block: Block, most: int) -> Block:
-    """Cut a block to at most `most` tokens."""
     if block.tokens <= most:
         return block
     text = tokens.cut(block.text, most)

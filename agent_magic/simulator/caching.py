@@ -1,8 +1,8 @@
 """Prompt caching: tokens of a prompt read from the cache, written to it, or uncached.
 
 An entry ends at a block marked with `cache_control`. It is usable once the response to the request that wrote it has
-begun. Its lifetime starts with that request and restarts with each read. Prefixes below the model's minimum are
-silently not cached. A mark looks back over 20 blocks for an entry. Source: the vendor's page on prompt caching.
+begun, and lives from that request or its last read. Prefixes below the model's minimum are silently not cached. A mark
+looks back over 20 blocks for an entry. Source: the vendor's page on prompt caching.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Lookup:
 
 
 class PromptCache:
-    """The entries of one organisation, by a digest of model and prefix. Times are arguments."""
+    """The entries of one organisation, by a digest of model and prefix."""
 
     def __init__(self) -> None:
         self._expires_at_s: dict[bytes, float] = {}
@@ -79,7 +79,6 @@ class PromptCache:
             self._expires_at_s = {key: at_s for key, at_s in self._expires_at_s.items() if at_s > now_s}
 
     def reset(self) -> None:
-        """Remove all entries."""
         self._expires_at_s.clear()
 
     def _longest_hit(self, digests: list[bytes], marks: list[int], now_s: float) -> int | None:

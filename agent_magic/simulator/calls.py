@@ -1,11 +1,8 @@
 """Tool calls and their arguments, if no directive sets them.
 
 A tool matches a prompt that has words of its name or description; a lookup tool also matches a prompt that asks for
-something. Arguments follow the schema. A prompt gets one to three calls; a tool that changes something is called once.
-SQL uses the tables that the text names, or else the catalogue.
-
-Results of server tools are part of the response. Their web pages, files and outputs are invented; the addresses use
-reserved names.
+something. A tool that changes something is called once. SQL uses the tables that the text names, or else the catalogue.
+Web pages, files and outputs of server tools are invented; the addresses use reserved names.
 """
 
 from __future__ import annotations
@@ -66,7 +63,7 @@ _FIXED: dict[str, tuple[Json, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A call by the model: its tool and arguments."""
+    """A call by the model."""
 
     name: str
     given: Json
@@ -197,7 +194,6 @@ CATALOGUE = "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
 
 
 def sounds_like_sql(tool: Json) -> bool:
-    """Return whether a tool takes SQL, judged by its name and description."""
     return bool(_SOUNDS.search(f"{tool.get('name')} {tool.get('description')}"))
 
 

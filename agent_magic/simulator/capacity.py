@@ -16,14 +16,10 @@ from heapq import heappop, heappush
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The capacity of a server; by default requests do not slow each other.
+    """The capacity of a server, in tokens per second; by default requests do not slow each other.
 
-    Attributes:
-        slots: Maximum concurrent requests; infinite: unlimited.
-        shared_rate: Total tokens per second.
-        cap: Maximum tokens per second of one request.
-        prompt_rate: Input tokens per second read by an otherwise idle server, in the shared time. None: a prompt is
-          read within the time to the first token, at any load.
+    `prompt_rate` are input tokens read by an otherwise idle server, in the shared time; without it a prompt is read
+    within the time to the first token, at any load.
     """
 
     slots: float = math.inf
@@ -33,7 +29,6 @@ class Capacity:
 
     @property
     def is_unlimited(self) -> bool:
-        """True if requests do not slow each other."""
         return self.slots == math.inf == self.shared_rate
 
     @property
@@ -93,13 +88,11 @@ class Station:
         return self._tokens
 
     def end(self) -> None:
-        """Stop writing."""
         self._turn()
         self._writing -= 1
         self._set_alarm()
 
     def now(self) -> float:
-        """Return the clock, in tokens."""
         self._turn()
         return self._tokens
 

@@ -42,7 +42,6 @@ class Simulator:
         self._stderr = stderr
 
     def __repr__(self) -> str:
-        """Return the process id, not the URL, which is secret."""
         return f"<Simulator pid={self.pid} {'running' if self.running else 'stopped'}>"
 
     def __enter__(self) -> Self:
@@ -53,15 +52,10 @@ class Simulator:
 
     @property
     def running(self) -> bool:
-        """True if the process is running."""
         return self._process.poll() is None
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Stop the process and wait for it. Idempotent.
-
-        Args:
-            timeout_s: Seconds until it is killed.
-        """
+        """Stop the process and wait for it. Idempotent."""
         _end(self._process, timeout_s)
         self._stderr.close()
 
@@ -121,7 +115,6 @@ def start(  # noqa: PLR0913 - the options of the program, each by its name
 
 
 def words_of(values: Mapping[str, object]) -> list[str]:
-    """Convert arguments of `start` to command-line words."""
     given = {name: value for name, value in values.items() if value is not None and value is not False}
     return [
         "--unlimited" if name == "unlimited" else f"--{name.removesuffix('_s').replace('_', '-')}={value}"

@@ -1,7 +1,7 @@
 """The chat completions API, translated to and from message requests.
 
-So latency, limits, tools, schemas, directives and faults are those of `/v1/messages`. Any model name is accepted, as by
-a server with its own model. Source: the vendors' pages on chat completions.
+So latency, limits, tools, schemas, directives and faults are those of `/v1/messages`. Source: the vendors' pages on
+chat completions.
 """
 
 from __future__ import annotations
@@ -160,8 +160,6 @@ def _call(call: Json) -> Json:
 
 
 class _Translation:
-    """Rewrites the response to a request."""
-
     def __init__(self, asked: Json) -> None:
         self._counts = bool((as_object(asked.get("stream_options")) or {}).get("include_usage"))
         self._model, self._id = asked.get("model", ""), "chatcmpl-simulated"
@@ -169,7 +167,6 @@ class _Translation:
         self._read = self._cached = 0
 
     def response(self, planned: Response) -> Response:
-        """Return the response with the same times, tokens and faults."""
         frames = tuple(Frame(one.at_s, self._data(one.data), one.tokens) for one in planned.frames)
         length = None if planned.length is None else sum(len(one.data) for one in frames)
         return replace(planned, frames=frames, length=length)

@@ -21,7 +21,7 @@ from agent_magic.simulator.models import Model
 PATCH = 28
 """A picture costs one token per patch of 28 x 28 pixels."""
 MEDIA_TOKENS = 1500
-"""Tokens of a picture or document given by URL or file id."""
+"""Of a picture or document given by URL or file id."""
 PAGE_TOKENS = (1500, 3000)
 """Minimum and maximum tokens of a page; a fuller page has more."""
 MOST_BYTES = 10 * 1024 * 1024
@@ -44,12 +44,10 @@ _LITERAL = re.compile(rb"\(((?:[^()\\]|\\.)*)\)")
 
 
 def blocks_of(content: object) -> list[Json]:
-    """Return the blocks of a content; empty for plain text."""
     return [block for each in as_list(content) or () if (block := as_object(each))]
 
 
 def source_of(block: Json) -> Json:
-    """Return the source of a picture or document."""
     return as_object(block.get("source")) or {}
 
 
@@ -100,7 +98,6 @@ def tokens_of_picture(size: tuple[int, int], longest: int, most: int) -> int:
 
 
 def pdf_pages(data: bytes) -> int:
-    """Estimate the number of pages of a PDF from its bytes; at least 1."""
     return len(_PAGE.findall(data)) or max(map(int, _COUNT.findall(data)), default=1) or 1
 
 
@@ -120,7 +117,6 @@ def pdf_text(data: bytes) -> list[str]:
 
 
 def tokens_of(block: Json, model: Model) -> int:
-    """Count the tokens of a picture or document block."""
     source = source_of(block)
     kind, data = source.get("type"), str(source.get("data", ""))
     if kind == "base64" and block["type"] == "image":

@@ -85,7 +85,6 @@ def _message(value: object, where: str) -> Json:
 
 
 def check_blocks(content: object, where: str, allowed: tuple[str, ...] = ("text",), role: str = "system") -> None:
-    """Check the blocks of a message or of the system prompt; raise the first `ApiError`."""
     if isinstance(content, str):
         if not content:
             raise invalid(f"{where}: text content must be non-empty")
@@ -221,7 +220,6 @@ class _Calls:
 
 
 def open_calls(messages: list[Json]) -> list[Json]:
-    """Return the server tool calls without a result."""
     found: dict[str, Json] = {}
     for message in messages:
         for block in blocks_of(message["content"]):

@@ -1,8 +1,7 @@
 """Overrides of responses, for tests: directives in the prompt, such as `[[fault:cut]]`, and a script file.
 
-Directives override the script; one table defines the keys and values of both. `[[NAME@2:...]]` applies in the second
-turn of the prompt, after its first tool results; `@2-4` in three turns. Calls default to turn 1, the rest to every
-turn.
+Directives override the script. `[[NAME@2:...]]` applies in the second turn of the prompt, after its first tool
+results; `@2-4` in three turns. Calls default to turn 1, the rest to every turn.
 """
 
 from __future__ import annotations
@@ -35,23 +34,18 @@ _WORDS = ("text", "think")
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """Overrides for one request; None: the usual behaviour.
+    """Overrides for one request; `None`: the usual behaviour.
 
     Attributes:
         text: The text of the response, or before its calls; empty: an answer without content.
         think: The thinking; empty: generated text, `redacted`: a redacted block.
-        echo: Respond with the prompt, verbatim.
         expire: Expire, if in a batch.
         tokens: Exact length of the text in tokens.
-        tool_use: Tool calls to respond with, each with `name` and `input`.
         calls_given: True if directives or script set the calls of all turns of this prompt.
         broken: True if call arguments are invalid JSON; only if streamed eagerly.
-        stop_reason: The stop reason; `max_tokens` cuts the last call inside its arguments.
         pace: Exact tokens per second.
-        fault: One of `FAULTS`.
         every_s: For `drip`: seconds between two bytes.
         status: An HTTP status; from 400 an error response; 200 goes with `fault: html`.
-        retry_after: The `retry-after` header, in whole seconds; by default none is sent.
     """
 
     text: str | None = None
@@ -85,11 +79,9 @@ class Rule:
 
     @property
     def key(self) -> str:
-        """Key for counting uses."""
         return f"{self.pattern.pattern} {self.turns}"
 
     def holds_in(self, turn: int) -> bool:
-        """Return whether the rule applies in a turn."""
         return self.turns is None or self.turns[0] <= turn <= self.turns[1]
 
 
@@ -182,7 +174,6 @@ def find_directives(prompt: str) -> list[Rule]:
 
 
 def without_directives(prompt: str) -> str:
-    """Return a prompt without its directives."""
     return _TOOL.sub("", _DIRECTIVE.sub("", prompt)) if "[[" in prompt else prompt
 
 

@@ -51,11 +51,9 @@ class ApiError(Exception):
 
 
 def chat_error(error: Json) -> Json:
-    """Return an error's body in the chat completions API."""
     code = (as_object(error.get("details")) or {}).get("error_code")
     return {"error": {"message": error["message"], "type": error["type"], "param": None, "code": code}}
 
 
 def invalid(message: str, *, code: str | None = None) -> ApiError:
-    """Return the error for a malformed request."""
     return ApiError(400, message, code=code)

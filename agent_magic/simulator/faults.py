@@ -1,7 +1,7 @@
 """Faults of responses: a table for streams, a table for plain bodies.
 
-A stream breaks after half of its deltas, unless the fault is at its beginning. For a plain body a stream fault becomes
-its nearest equivalent: `error_event` a 529, `clean_end` a message without `stop_reason`.
+A stream breaks after half of its deltas, unless the fault is at its beginning. A plain body has the nearest equivalent:
+for `error_event` a 529, for `clean_end` a message without `stop_reason`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BAD_BYTES = b"\xff\xfe\xc3("
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The usual response, its result, and the overrides."""
+    """A response on its way to a fault."""
 
     usual: Response
     result: Result

@@ -1,8 +1,4 @@
-"""The mock server without process or socket: an HTTP client transport that calls it directly.
-
-It is for Python in a browser, which has neither. The real SDK sends its usual requests through it, and gets the bytes,
-times and faults of a server.
-"""
+"""The mock server without process or socket, for Python in a browser: an HTTP client transport that calls it."""
 
 from __future__ import annotations
 
@@ -53,17 +49,12 @@ class InsideSimulator:
         self.stop()
 
     def stop(self, timeout_s: float = 0.0) -> None:
-        """Refuse all further requests. Idempotent.
-
-        Args:
-            timeout_s: Ignored; for compatibility with a process.
-        """
+        """Refuse all further requests. Idempotent."""
         del timeout_s
         self.running = self.transport.is_open = False
 
 
 def start(**options: Any) -> InsideSimulator:
-    """Start a mock server in this process."""
     options.pop("timeout_s", None)
     try:
         given = make_parser(exit_on_error=False).parse_args(words_of(options))

@@ -20,9 +20,7 @@ class Entry:
         route: The path, without the token.
         overlap: Requests in flight on arrival, including itself.
         prompt: The first 80 characters of the last user message.
-        first_byte_s: When the response began.
-        finished_s: When the response or the fault was complete.
-        aborted_s: When the client disconnected before that.
+        aborted_s: When the client disconnected before the end.
     """
 
     number: int
@@ -52,7 +50,6 @@ class Entry:
         self.prompt_hash = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def billed(self, uncached: int, written: int, read: int) -> None:
-        """Record the billed input tokens."""
         self.input_tokens, self.cache_write_tokens, self.cache_read_tokens = uncached, written, read
 
 
@@ -67,7 +64,6 @@ class Journal:
         self._entries: deque[Entry] = deque(maxlen=KEPT)
 
     def open(self, route: str, now_s: float) -> Entry:
-        """Start an entry."""
         self.in_flight += 1
         self._peak = max(self._peak, self.in_flight)
         self._count += 1
@@ -82,11 +78,9 @@ class Journal:
             entry.aborted_s = self.at(now_s)
 
     def at(self, now_s: float) -> float:
-        """Return a time in seconds since the journal began."""
         return round(now_s - self._began_s, 6)
 
     def report(self) -> Json:
-        """Return the body of `GET /simulator/log`."""
         entries = [asdict(entry) for entry in self._entries]
         return {
             "requests": entries,

@@ -10,27 +10,22 @@ Json: TypeAlias = dict[str, Any]
 
 
 def as_object(value: object) -> Json | None:
-    """Return a JSON object, else `None`."""
     return cast("Json", value) if isinstance(value, dict) else None
 
 
 def as_list(value: object) -> list[Any] | None:
-    """Return a JSON array, else `None`."""
     return cast("list[Any]", value) if isinstance(value, list) else None
 
 
 def as_text(value: object) -> str | None:
-    """Return a JSON string, else `None`."""
     return value if isinstance(value, str) else None
 
 
 def as_flag(value: object) -> bool | None:
-    """Return a JSON boolean, else `None`."""
     return value if isinstance(value, bool) else None
 
 
 def as_int(value: object) -> int | None:
-    """Return a JSON integer, not a boolean, else `None`."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

@@ -1,8 +1,4 @@
-"""Latency: the time to the first token and the pace after it, by model family.
-
-Both are lognormal around the median of the family. They depend on the content of the request, so repeated runs take
-equally long.
-"""
+"""Latency: the time to the first token and the pace after it, lognormal around the medians of the model's family."""
 
 from __future__ import annotations
 
@@ -21,7 +17,6 @@ class Timing:
     per_token_s: float
 
     def at_s(self, tokens: int) -> float:
-        """Return when `tokens` are sent, in seconds after the request."""
         return self.ttft_s + tokens * self.per_token_s
 
 

@@ -15,8 +15,6 @@ class Model:
     Attributes:
         family: `haiku`, `sonnet`, `opus`, `fable` or `mythos`; decides the pace.
         pool: The rate-limit pool; its models share limits.
-        context: Input window in tokens.
-        max_output: Largest `max_tokens`.
         cache_min: The shortest cached prefix, in tokens.
         sampling: True if `temperature`, `top_p` and `top_k` are accepted.
         prefill: True if the last message may be an assistant turn.

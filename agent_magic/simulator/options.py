@@ -37,7 +37,6 @@ TOKEN = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
 def make_parser(*, exit_on_error: bool = True) -> argparse.ArgumentParser:
-    """Build the argument parser; without `exit_on_error` it raises `argparse.ArgumentError`."""
     parser = argparse.ArgumentParser(
         prog="agent-magic simulate",
         description="A mock server of the Messages API on 127.0.0.1. Prints a line of JSON with its url, then serves.",
@@ -119,7 +118,6 @@ def _token(text: str) -> str:
 
 
 def settings_of(options: argparse.Namespace) -> Settings:
-    """Convert parsed options to settings."""
     allowance = Allowance(options.rpm, options.itpm, options.otpm, options.burst, options.unlimited)
     capacity = Capacity(options.slots, options.shared_rate, options.cap, options.prompt_rate)
     return Settings(options.seed, options.latency, allowance, options.script, options.slips, options.batch, capacity)

@@ -36,10 +36,7 @@ POLL_S = 0.5
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the mock server until it is stopped.
-
-    Return the exit status: 0 after an orderly end, 1 if the port is taken. Invalid arguments exit with 2.
-    """
+    """Run the mock server until it is stopped; return 1 if the port is taken."""
     options = make_parser().parse_args(argv)
     try:
         asyncio.run(_serve(options))
@@ -113,7 +110,6 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 def application(service: Service, token: str = "") -> web.Application:
-    """Return the web application."""
     server = _Server(service)
     prefix = f"/{token}" if token else ""
     app = web.Application(client_max_size=MOST_BYTES, middlewares=[server.guard])
@@ -143,7 +139,6 @@ class _Server:
             return await self._send(request, self._service.error(error, entry), entry)
 
     async def respond(self, method: str, path: str, request: web.Request) -> web.StreamResponse:
-        """Record a request, decide its response, and send it."""
         with self._recorded(path) as entry:
             try:
                 asked = Asked(await request.read(), request.match_info.get("id", ""), request.query)
@@ -167,11 +162,9 @@ class _Server:
             return response
 
     async def log(self, _request: web.Request) -> web.StreamResponse:
-        """Handle `GET /simulator/log`."""
         return _control({**self._service.journal.report(), "batches": self._service.batches.report()})
 
     async def reset(self, _request: web.Request) -> web.StreamResponse:
-        """Handle `POST /simulator/reset`."""
         self._service.reset(time.monotonic())
         return _control({"reset": True})
 

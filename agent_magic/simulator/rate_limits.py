@@ -1,10 +1,9 @@
 """Rate limits by pool of models: token buckets, admission, headers.
 
-A pool has three buckets: requests, uncached input tokens (cache reads are free), output tokens. Output is taken as it
-is produced; `max_tokens` is not reserved, so a request is admitted while any output is left. A rejected request takes
-nothing. Default limits are those of the published Start tier, with buckets of one minute. An explicit limit has a
-bucket of one second, at least one request: `remaining` is then the amount that may pass now, not the rest of a minute.
-Times are arguments. Source: the vendor's page on rate limits.
+A pool has three buckets: requests, uncached input tokens, output tokens. Output is taken as it is produced;
+`max_tokens` is not reserved, so a request is admitted while any output is left. A rejected request takes nothing.
+Default limits are those of the published Start tier, with buckets of one minute; an explicit limit has a bucket of one
+second, at least one request. Source: the vendor's page on rate limits.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ class Bucket:
     """A token bucket: it holds up to `capacity`, refills at `per_minute / 60` per second, and may go into debt.
 
     An amount above the capacity passes when the bucket is full, and the rest is owed: a large request is slow, never
-    impossible. In any time `t` at most `capacity + per_minute / 60 * t` pass, plus the debt of the request that
-    overdrew.
+    impossible.
     """
 
     __slots__ = ("_at_s", "_level", "capacity", "per_minute")
@@ -33,12 +31,10 @@ class Bucket:
         self._at_s = now_s
 
     def level(self, now_s: float) -> float:
-        """Return the current level; negative while in debt."""
         passed_s = max(0.0, now_s - self._at_s)
         return min(self.capacity, self._level + passed_s * self.per_minute / 60)
 
     def take(self, amount: float, now_s: float) -> None:
-        """Take an amount, going into debt if needed."""
         self._level = self.level(now_s) - amount
         self._at_s = max(self._at_s, now_s)
 
@@ -48,7 +44,6 @@ class Bucket:
         return max(0.0, missing * 60 / self.per_minute)
 
     def full_in_s(self, now_s: float) -> float:
-        """Return the seconds until the bucket is full."""
         return (self.capacity - self.level(now_s)) * 60 / self.per_minute
 
 
@@ -60,13 +55,12 @@ class Limit:
     burst_s: float = 60.0
 
     def bucket(self, now_s: float) -> Bucket:
-        """Return a full bucket of this limit."""
         return Bucket(self.per_minute, self.per_minute * self.burst_s / 60, now_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The three limits of a pool."""
+    """The limits of a pool."""
 
     requests: Limit
     input_tokens: Limit
@@ -79,7 +73,7 @@ START_TIER_FABLE = Limits(Limit(1_000), Limit(500_000), Limit(100_000))
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Requested limits; None: the Start tier, with buckets of 60 s. `burst_s` is for given limits."""
+    """Requested limits; `None`: the Start tier, with buckets of 60 s. `burst_s` is for given limits."""
 
     rpm: float | None = None
     itpm: float | None = None
@@ -88,7 +82,6 @@ class Allowance:
     unlimited: bool = False
 
     def limits(self, pool: str) -> Limits:
-        """Return the limits of a pool."""
         tier = START_TIER_FABLE if pool.startswith(("fable", "mythos")) else START_TIER
 
         def limit(given: float | None, usual: Limit) -> Limit:
@@ -172,5 +165,4 @@ class Quota:
         return self._pools[name]
 
     def reset(self) -> None:
-        """Fill every bucket."""
         self._pools.clear()

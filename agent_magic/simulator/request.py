@@ -49,9 +49,8 @@ class Segment:
     """One block of the prompt.
 
     Attributes:
-        label: Its position, such as `system` or `user:text`; part of the identity of a prefix. `settings` holds
-            settings that empty the cache of the messages when changed: tool choice, thinking, effort, presence of
-            pictures.
+        label: Its position, such as `system` or `user:text`; part of the identity of a prefix. `settings` holds what
+            empties the cache of the messages when changed: tool choice, thinking, effort, presence of pictures.
         text: Its content, without `cache_control`.
         tokens: Its length, with its share of the overhead.
         ttl_s: Lifetime of the cache entry that ends here, or `None`.
@@ -77,14 +76,12 @@ class Request:
     """A valid request.
 
     Attributes:
-        segments: Tools, system and messages, in prefix order.
         max_tokens: Maximum tokens of the response; `None` for `count_tokens`.
         prompt: The text of the last user message with more than tool results.
         earlier: The text of earlier user messages.
         turn: 1 for the response to the prompt, 2 after its first tool results, and so on.
         resumed: True if the last message is an assistant message to continue.
         called: Names of the tools called since the prompt.
-        results: Tool results of the last message.
         open_calls: Server tool calls without a result.
         citable: Documents and search results to cite; empty if citations are off.
         chain: The end of the chain of thinking blocks, or `None`.
@@ -111,7 +108,6 @@ class Request:
 
     @property
     def input_tokens(self) -> int:
-        """Tokens of the whole prompt, cached or not."""
         return sum(segment.tokens for segment in self.segments)
 
     def prefixes(self) -> Iterator[tuple[Segment, int, bytes]]:
@@ -216,7 +212,6 @@ def _chained(request: Request, messages: list[Json]) -> tuple[tuple[Segment, ...
 
 
 def text_of(value: object) -> str:
-    """Return the text of a message or tool result, its blocks joined by blank lines."""
     if isinstance(value, str):
         return value
     return "\n\n".join(filter(None, map(_block_text, content.blocks_of(value))))

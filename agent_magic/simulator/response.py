@@ -76,12 +76,10 @@ class Result:
 
 
 def whole(status: int, body: bytes, *, at_s: float = 0.0, tokens: int = 0, content_type: str = JSON_TYPE) -> Response:
-    """Return a response with a plain body."""
     return Response(status, (Frame(at_s, body, tokens),), content_type, len(body))
 
 
 def respond(result: Result) -> Response:
-    """Return the response to a request: a message or a stream."""
     if result.request.stream:
         return Response(200, tuple(_frames(result)), SSE_TYPE)
     length = result.answer.output_tokens
@@ -89,7 +87,6 @@ def respond(result: Result) -> Response:
 
 
 def encode(value: Json) -> bytes:
-    """Return compact JSON."""
     return _encode(value).encode()
 
 
@@ -104,7 +101,6 @@ def delta(text: str) -> bytes:
 
 
 def message(result: Result) -> Json:
-    """Return the complete message."""
     answer = result.answer
     content = [block.whole() for block in answer.blocks]
     return {**_head(result), "content": content, **_ending(answer), "usage": _usage(result, answer.output_tokens)}

@@ -86,7 +86,6 @@ ROUTES: Mapping[tuple[str, str], Answer] = {
 def decide(
     service: Service, method: str, path: str, asked: Asked, headers: Mapping[str, str], entry: Entry, now_s: float
 ) -> Exchange:
-    """Check a request and decide its response, which may be an error."""
     try:
         if len(asked.body) > (MOST_BYTES if (method, path) == ("POST", BATCHES) else MAX_BODY):
             raise ApiError(413, HTTP_MESSAGES[413])  # noqa: TRY301 - answered like the others

@@ -42,7 +42,6 @@ class Sending:
             await self._clock.until(self._from + (planned.frames[0].tokens if len(planned.frames) == 1 else 0))
 
     def close(self) -> None:
-        """Release its slot. Idempotent."""
         if self._station is not None and self._has_slot:
             self._has_slot = False
             if self._from >= 0:
@@ -50,7 +49,6 @@ class Sending:
             self._station.leave()
 
     def began(self) -> None:
-        """Record that the head was sent."""
         now_s = time.monotonic()
         self._entry.first_byte_s = self._journal.at(now_s)
         if self._exchange.lookup:
@@ -76,7 +74,6 @@ class Sending:
                     await self._clock.until(self._from + frames[place].tokens)
 
     def finished(self) -> None:
-        """Record that the response, or its fault, is complete."""
         self._entry.finished_s = self._journal.at(time.monotonic())
 
     def _sent(self, tokens: int) -> None:

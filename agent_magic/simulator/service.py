@@ -88,7 +88,6 @@ class Service:
         return message(self._result(request, overrides, self.cache.look_up(request, now_s)))
 
     def count_tokens(self, body: bytes, entry: Entry) -> Exchange:
-        """Decide the response to a `count_tokens` request; raise `ApiError` for an error response."""
         request = parse(body, counting=True)
         entry.asked(request.model.id, request.prompt, stream=False)
         entry.input_tokens = request.input_tokens
@@ -102,7 +101,6 @@ class Service:
         return {**found, **pool.headers(now_s, datetime.now(UTC))} if pool else found
 
     def error(self, error: ApiError, entry: Entry) -> Exchange:
-        """Record an error, and return its response."""
         entry.error = error.kind
         response = whole(error.status, encode(error.body(entry.request_id, entry.route)), at_s=error.after_s)
         if error.retry_after_s is not None:
@@ -110,7 +108,6 @@ class Service:
         return Exchange(response)
 
     def reset(self, now_s: float) -> None:
-        """Reset all state; active responses are finished."""
         self.journal.reset(now_s)
         self.cache.reset()
         self._quota.reset()

@@ -24,7 +24,7 @@ _NUMBERED = re.compile(r'<item number="(\d+)">\n(.*?)\n</item>', re.DOTALL)
 NONE = 0.15
 """Probability of omitting an optional value."""
 MOST_VALUES = 2_000
-"""Maximum values of a document. A schema with millions would delay all other requests."""
+"""Of a document: a schema with millions would delay all other requests."""
 FORMATS = {
     "date": "2026-11-{day:02}",
     "date-time": "2026-11-{day:02}T{hour:02}:00:00Z",
@@ -117,7 +117,6 @@ def schema_of(subject: Subject, system: str) -> Json | None:
 
 
 def told_schema(text: str) -> Json | None:
-    """Return the JSON schema in a prompt, if any."""
     if (begin := _TOLD_SCHEMA.search(text)) is None:
         return None
     try:

@@ -1,9 +1,9 @@
 """Thinking blocks: the parameter, and signatures that are checked when blocks come back.
 
 A signature holds the length of the thinking and four digests: of the block, its model, everything before it, and the
-previous thinking block. Every model refuses an edited block. Models with preserved thinking refuse a block if its
-`system`, `tools` or earlier messages have changed, or after a gap: thinking blocks may be missing at the beginning
-only. A block of another model is dropped silently. Source: the vendor's pages on thinking and on preserved thinking.
+previous thinking block. Every model refuses an edited block. Models with preserved thinking refuse a block if anything
+before it has changed, or after a gap. A block of another model is dropped silently. Source: the vendor's pages on
+thinking and on preserved thinking.
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ def parse_thinking(body: Json, model: Model, choice: str) -> Thinking:
 
 
 def digest(*parts: str | bytes) -> bytes:
-    """Return a short digest of some texts."""
     state = hashlib.blake2b(digest_size=_SIZE, key=b"simulated")
     for part in parts:
         data = part.encode("utf-8", "surrogatepass") if isinstance(part, str) else part
@@ -83,11 +82,9 @@ class Chain:
         self._last = bytes(_SIZE)
 
     def add(self, label: str, text: str) -> None:
-        """Add a non-thinking block."""
         self._before = digest(self._before, label, text)
 
     def sign(self, kind: str, text: str, tokens: int) -> str:
-        """Sign and add a new thinking block of `tokens` tokens."""
         links = digest(self._model.id) + self._before + self._last
         length = tokens.to_bytes(_LENGTH, "big")
         self._last = digest(kind, text, length, links)
@@ -136,5 +133,4 @@ def check_start(messages: Sequence[Json], thinking: Thinking) -> None:
 
 
 def block_of(text: str) -> Json:
-    """Return the block of a canonical text."""
     return as_object(json.loads(text)) or {}

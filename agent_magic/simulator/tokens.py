@@ -1,7 +1,4 @@
-"""Token counts by arithmetic: a token is four bytes of UTF-8.
-
-Counting, billing and cutting use the same rule, so the numbers of a simulated run agree.
-"""
+"""Token counts by arithmetic: a token is four bytes of UTF-8, in counting, billing and cutting."""
 
 from __future__ import annotations
 
@@ -16,13 +13,11 @@ def _bytes(text: str) -> bytes:
 
 
 def count(text: str) -> int:
-    """Count the tokens of a text."""
     size = len(text) if text.isascii() else len(_bytes(text))
     return -(-size // BYTES_PER_TOKEN)
 
 
 def cut(text: str, tokens: int) -> str:
-    """Cut a text to at most `tokens` tokens."""
     if text.isascii():
         return text[: tokens * BYTES_PER_TOKEN]
     return _bytes(text)[: tokens * BYTES_PER_TOKEN].decode("utf-8", "ignore")

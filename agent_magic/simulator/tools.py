@@ -46,16 +46,13 @@ class Tools:
 
     @property
     def may_call(self) -> bool:
-        """True if the model may call a tool."""
         return bool(self.offered) and self.choice != "none"
 
     @property
     def must_call(self) -> bool:
-        """True if the model must call a tool."""
         return self.choice in ("any", "tool")
 
     def find(self, name: str) -> Json | None:
-        """Return the tool with this name, or `None`."""
         return next((tool for tool in self.offered if tool.get("name") == name), None)
 
     def prompt_tokens(self, model: Model) -> int:
@@ -67,7 +64,6 @@ NO_TOOLS = Tools()
 
 
 def is_of_server(tool: Json) -> bool:
-    """Return whether the server runs a tool."""
     return tool.get("type") in _BY_SERVER
 
 
@@ -186,7 +182,6 @@ WHERE = "output_config.format.schema"
 
 
 def check_schema(schema: Json) -> None:
-    """Raise `ApiError` if an answer schema cannot be compiled into a grammar."""
     check_schemas([(WHERE, schema)])
 
 
@@ -213,12 +208,10 @@ class _Checking:
         self._optional = self._unions = 0
 
     def root(self, where: str, schema: Json) -> None:
-        """Check one schema."""
         self._where, self._definitions = where, definitions_of(schema)
         self.place(schema, (), 0)
 
     def place(self, schema: Json, inside: tuple[str, ...], depth: int) -> None:
-        """Check one place."""
         if depth > MOST_DEPTH:
             raise invalid(f"{self._where}: Schema is too complex for compilation")
         if isinstance(reference := schema.get("$ref"), str):

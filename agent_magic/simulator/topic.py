@@ -50,7 +50,7 @@ COMMON = STOP_WORDS | frozenset(_INSTRUCTIONS.split())
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The subject of a prompt."""
+    """What a prompt is about."""
 
     topic: str
     terms: tuple[str, ...]

@@ -1,8 +1,4 @@
-"""Simulated answers in Markdown: sections by the agent's role, filled with phrases of the prompt.
-
-Sentences are neutral and state no facts. If asked, the answer is short: a word, an option, a number, a sentence, or a
-paragraph.
-"""
+"""Simulated answers in Markdown: sections by the agent's role, filled with phrases of the prompt, stating no facts."""
 
 from __future__ import annotations
 
@@ -99,7 +95,6 @@ class Pen:
         self._left: dict[tuple[str, ...], list[str]] = {}
 
     def draw(self, pool: tuple[str, ...]) -> str:
-        """Draw a template and fill it with phrases of the prompt."""
         left = self._left.get(pool) or self._rng.sample(pool, len(pool))
         self._left[pool] = left
         template = left.pop()
@@ -113,21 +108,17 @@ class Pen:
         return f"## {title.rstrip('*#')}\n\n{write_form()}"
 
     def paragraph(self) -> str:
-        """Write two to four sentences."""
         return " ".join(self.draw(SENTENCES) for _ in range(self._rng.randint(2, 4)))
 
     def points(self) -> str:
-        """Write three to five bullets, each on a key phrase."""
         count = self._rng.randint(3, 5)
         return "\n".join(f"- **{capital(next(self._terms))}**: {self.draw(REMARKS)}." for _ in range(count))
 
     def steps(self) -> str:
-        """Write three to five numbered steps."""
         return "\n".join(f"{place}. {self.draw(STEPS)}" for place in range(1, self._rng.randint(4, 6)))
 
 
 def write(subject: Subject, system: str, rng: Random) -> str:
-    """Write the answer to a prompt."""
     pen, asked = Pen(subject, rng), subject.request
     if short := _choose(subject, rng):
         return short
@@ -141,13 +132,11 @@ def write(subject: Subject, system: str, rng: Random) -> str:
 
 
 def more(subject: Subject, rng: Random) -> str:
-    """Write one more section of a long answer."""
     pen = Pen(subject, rng)
     return f"## More on {rng.choice((*subject.terms, subject.topic))}\n\n{pen.paragraph()}\n\n{pen.points()}"
 
 
 def capital(text: str) -> str:
-    """Return a text with an upper-case first letter."""
     return text[:1].upper() + text[1:]
 
 

@@ -1,8 +1,7 @@
 """Batches of the Messages API.
 
-Source: the vendor's pages on message batches, and the SDK. Counts of a batch are 0 until all of it has ended. A new
-batch may be unknown (404) for a moment. Results come in any order, as lines of JSON, and a broken download may end
-between two lines, so readers must count.
+Counts of a batch are 0 until all of it has ended. A new batch may be unknown (404) for a moment. A broken download may
+end between two lines, so readers must count. Source: the vendor's pages on message batches, and the SDK.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ class MessageBatches:
         self._sdk, self._body = sdk, body
 
     async def create(self, requests: Mapping[str, Request]) -> BatchState:
-        """Create a batch."""
         asked: Any = [{"custom_id": name, "params": self._body(one)} for name, one in requests.items()]
         sdk = self._sdk()
         with AsCallErrors(None, sdk), bounding_errors(sdk):
@@ -53,7 +51,6 @@ class MessageBatches:
             return _state(await raw.parse())._replace(ask_again_s=retry_after_s(raw.headers))
 
     async def state(self, batch: str) -> BatchState | None:
-        """Return the state of a batch."""
         sdk = self._sdk()
         try:
             with AsCallErrors(None, sdk), bounding_errors(sdk):
@@ -65,7 +62,6 @@ class MessageBatches:
             return None
 
     async def recent(self, since: float) -> Sequence[BatchState]:
-        """Return the batches created since a time."""
         sdk, found = self._sdk(), list[BatchState]()
         with AsCallErrors(None, sdk), bounding_errors(sdk):
             async for one in sdk.messages.batches.list(limit=PAGE):  # the newest first
@@ -76,7 +72,6 @@ class MessageBatches:
         return found
 
     async def items(self, batch: str) -> AsyncIterator[BatchItem]:
-        """Yield the outcome of each request."""
         sdk = self._sdk()
         with AsCallErrors(None, sdk):
             with bounding_errors(sdk):
@@ -89,14 +84,13 @@ class MessageBatches:
                 await lines.close()
 
     async def cancel(self, batch: str) -> None:
-        """Cancel the rest of a batch."""
         sdk = self._sdk()
         with AsCallErrors(None, sdk), bounding_errors(sdk):
             await sdk.messages.batches.cancel(batch)
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
-    """Yield the objects of lines of JSON. An invalid or torn line is skipped: the SDK would stop there."""
+    """Yield the objects of lines of JSON, without invalid or torn lines, where the SDK would stop."""
     rest = b""
     async for piece in pieces:
         *whole, rest = (rest + piece).split(b"\n")

@@ -61,7 +61,6 @@ NO_MOVING_MARK = frozenset({"aws", "google"})
 """Sellers without a cache mark at the top level of a request."""
 UNPROCESSABLE = frozenset({400, 422, 501})
 SCHEMA_FIELDS = ("output_config", "output_format", "json_schema")
-"""Words in a refusal of a schema."""
 NO_COUNT = frozenset({404, 405, 501})
 
 

@@ -1,10 +1,7 @@
 """Classifies every way a call can fail, the silent ones too.
 
-The SDK wraps some failures, passes others through raw, and reports some not at all. Measured with anthropic 2.11.0: a
-reset inside a stream is a raw transport error, broken JSON a `JSONDecodeError`, an `error` event after a 200 an
-`APIStatusError` with status 200, and a stream that ends early raises nothing.
-
-Server messages are cut, lose their control characters, and never show a key or the value of a header added by the user.
+Measured with anthropic 2.11.0: a reset inside a stream is a raw transport error, broken JSON a `JSONDecodeError`, an
+`error` event after a 200 an `APIStatusError` with status 200, and a stream that ends early raises nothing.
 """
 
 from __future__ import annotations
@@ -122,7 +119,6 @@ def note_response(stream: Stream, response: Response, refusal: str = "") -> dict
 
 @functools.lru_cache(maxsize=1)
 def raised_by_sdk() -> tuple[type[Exception], ...]:
-    """Return every kind of error that a failing call can raise out of the SDK."""
     import anthropic
     import httpx2
 

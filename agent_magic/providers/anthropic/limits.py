@@ -1,7 +1,7 @@
 """Rate limits in a response: headers, and the message of a 429, as numbers.
 
-Source: the vendor's page on rate limits: `limit`, `remaining` (tokens to the nearest thousand) and `retry-after`
-(seconds in which every retry fails). `reset`, the time of full replenishment, adds nothing that a pacer could use.
+`remaining` tokens are to the nearest thousand; within `retry-after` every retry fails; `reset` adds nothing that a
+pacer could use. Source: the vendor's page on rate limits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ _SENTENCE = re.compile(
 
 
 def named_limit(sentence: str) -> Dimension | None:
-    """Return the limit named by the message of a 429."""
     found = _SENTENCE.search(sentence)
     if found is None:
         return None
@@ -47,7 +46,6 @@ def with_sentence(readings: Readings, sentence: str) -> Readings:
 
 
 def empty_limit(headers: Mapping[str, str]) -> Dimension | None:
-    """Return the limit that a 429's headers show as used up."""
     return next((name for name, header in HEADER_OF.items() if headers.get(f"{PREFIX}{header}-remaining") == "0"), None)
 
 

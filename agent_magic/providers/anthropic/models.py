@@ -1,7 +1,4 @@
-"""Facts about Anthropic's models by name: shared rate limits, prompt caching, speed, tokenizers.
-
-All are dated: names follow a pattern, numbers are from the named pages.
-"""
+"""Facts about Anthropic's models by name: shared rate limits, prompt caching, speed, tokenizers."""
 
 from __future__ import annotations
 
@@ -42,10 +39,10 @@ _MIN_CACHEABLE_TOKENS: Final[Mapping[str, int]] = {
     "claude-sonnet-4-6": 1024,
     "claude-haiku-4-5": 4096,
 }
-"""The shortest prefix a model caches. Source: the vendor's page on prompt caching, as of November 2026."""
+"""Source: the vendor's page on prompt caching, as of November 2026."""
 _USUAL_MIN_CACHEABLE_TOKENS: Final = 512
 _MAX_OUTPUT_TOKENS: Final[Mapping[str, int]] = {"claude-haiku-4-5": 64_000}
-"""Maximum output tokens of a request. Source: the vendor's table of models, as of November 2026."""
+"""Source: the vendor's table of models, as of November 2026."""
 _USUAL_MAX_OUTPUT_TOKENS: Final = 128_000
 """Of all later models, in the same table. A larger `max_tokens` is refused with a 400."""
 _NAME: Final = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d+)(?:-(?P<minor>\d{1,2}))?(?:$|[-@])")
@@ -53,7 +50,7 @@ FAMILIES: Final = ("haiku", "sonnet", "opus", "fable", "mythos")
 _DENSER: Final = (4, 7)
 """Models from this version on have a tokenizer with more tokens per text."""
 _DENSER_BY: Final = 1.3
-"""Factor of its tokens. Source: the vendor's page on Haiku 5.5: about 30 % more tokens than Haiku 4.5."""
+"""Source: the vendor's page on Haiku 5.5: about 30 % more tokens than Haiku 4.5."""
 
 
 _FILTERING: Final = (4, 6)
@@ -68,7 +65,7 @@ _SERVER_TOOLS: Final[Mapping[str, tuple[str, str]]] = {
 Source: the vendor's tool reference, and its page on each tool, as of November 2026.
 """
 _PAGE_TOKENS: Final = (2000, 8000)
-"""Tokens of a PDF page. Source: the vendor's page on PDF support: 1,500 to 3,000 of text, and a picture of the page."""
+"""Of a PDF page. Source: the vendor's page on PDF support: 1,500 to 3,000 of text, and a picture of the page."""
 _LARGE_PICTURES: Final = TokenRule(28, 2576, 4784, _PAGE_TOKENS)
 _SMALL_PICTURES: Final = TokenRule(28, 1568, 1568, _PAGE_TOKENS)
 """For models before `_DENSER`. Source: the vendor's page on vision."""
@@ -87,11 +84,10 @@ SPEEDS: Final = {
     "sonnet": Speed("sonnet", 1.8, 63.0),
     "opus": Speed("opus", 2.7, 45.0),
 }
-"""Speeds by family.
+"""Speeds by family; if the recorded model was measured, only the ratios between families are used.
 
-Source: Artificial Analysis, as quoted in November 2025, for Sonnet 4.5 (63 tokens/s, 1.80 s) and Opus 4.1 (45 tokens/s,
-2.67 s); LMSpeed for Haiku 4.5 (97 to 112 tokens/s), 0.90 s. Later models differ: if the recorded model was measured,
-only the ratios between families are used.
+Source: Artificial Analysis, as quoted in November 2025, for Sonnet 4.5 (63 tokens/s, 1.80 s) and Opus 4.1 (45
+tokens/s, 2.67 s); LMSpeed for Haiku 4.5 (97 to 112 tokens/s), 0.90 s.
 """
 DEFAULT_URL: Final = "https://api.anthropic.com"
 """The address where those speeds hold."""
@@ -128,22 +124,18 @@ def lacks(model: str) -> bool:
 
 
 def min_cacheable_tokens(model: str) -> int:
-    """Return the shortest prefix that the prompt cache keeps."""
     return _MIN_CACHEABLE_TOKENS.get(model, _USUAL_MIN_CACHEABLE_TOKENS)
 
 
 def max_output_tokens(model: str) -> int:
-    """Return a model's largest `max_tokens`."""
     return _MAX_OUTPUT_TOKENS.get(_DATE.sub("", model), _USUAL_MAX_OUTPUT_TOKENS)
 
 
 def facts_of(model: str) -> ModelFacts:
-    """Return the facts about a model."""
     return ModelFacts(limit_class(model), min_cacheable_tokens(model), token_rule(model))
 
 
 def speed_of(model: str) -> Speed | None:
-    """Return the speed of a model's family; `None` if unknown."""
     found = _NAME.match(model)
     return SPEEDS.get(found["family"]) if found else None
 
@@ -164,10 +156,7 @@ def _is_newer(model: str) -> bool:
 
 
 def server_tool(family: str, model: str, *, basic: bool = False) -> str:
-    """Return the dated type of a tool run by the API; other names are returned unchanged.
-
-    With `basic` the seller has only the first version, as the clouds of Google and Microsoft do.
-    """
+    """Return the dated type of a tool run by the API, the first one for `basic` sellers; other names unchanged."""
     found = _NAME.match(model)
     newer = found is not None and (int(found["major"]), int(found["minor"] or 0)) >= _FILTERING and not basic
     return _SERVER_TOOLS.get(family, (family, family))[newer]

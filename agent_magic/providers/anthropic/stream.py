@@ -2,12 +2,10 @@
 
 The server is not trusted. An event may lack its name or fields, a count may be a text, the connection may stay open
 after the last event, and a server may send one JSON message instead of a stream. A response with a `stop_reason` is an
-answer, complete and paid for; one without is not.
+answer, complete and paid for; one without is not. A proxy that reconnects may begin again half way: earlier text is no
+part of the answer, and no count covers it.
 
-Source: the vendor's pages on streaming and on stop reasons. The order is `message_start`, then blocks
-(`content_block_start`, deltas, `content_block_stop`), then `message_delta` and `message_stop`; pings and new kinds of
-events may come anywhere. A proxy that reconnects may begin again half way: earlier text is no part of the answer, and
-no count covers it.
+Source: the vendor's pages on streaming and on stop reasons.
 """
 
 from __future__ import annotations
@@ -50,17 +48,13 @@ MOST_TOKENS = 10_000_000
 """A larger number is no count of tokens: ten times the longest context."""
 BROKEN_OFF = frozenset({PAUSED, *CAPPED, *REFUSED})
 DRAIN_S = 0.25
-"""Seconds to wait for the end of a connection after a complete answer."""
+"""How long to wait for the end of a connection after a complete answer."""
 ENDING_S = 2.0
-"""Seconds to wait for the last event after the `stop_reason`: a second count of tokens may still come."""
+"""How long to wait for the last event after the `stop_reason`: a second count of tokens may still come."""
 
 
 def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
-    """Return the events of a stream as raw JSON, with the SDK's decoder and errors.
-
-    Events without a name, which the SDK would drop, take it from their data. A stream or client of another kind is
-    returned unchanged, and so is a stream that a tracer watches, which needs the SDK's objects.
-    """
+    """Return the events of a stream as raw JSON, unless a tracer, which needs the SDK's objects, watches it."""
     import anthropic
 
     if type(events) is not anthropic.AsyncStream or not isinstance(sdk, anthropic.AsyncAnthropic):
@@ -72,11 +66,10 @@ def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
 
 @functools.lru_cache(maxsize=1)
 def named_stream() -> type[AsyncStream[Any]]:
-    """Return a stream class of the SDK with raw JSON as events.
+    """Return a stream class of the SDK with raw JSON as events, read with three iterators fewer.
 
-    The SDK's passes each through three iterators more. This one also reads servers that omit the `event:` lines, which
-    the SDK needs, or begin with a byte order mark. `unread` is the text before the first event: all of a response that
-    is no stream.
+    It also reads servers that omit the `event:` lines, or begin with a byte order mark. `unread` is the text before the
+    first event: all of a response that is no stream.
     """
     import anthropic
 
@@ -127,12 +120,7 @@ def _type_of(data: str) -> str | None:
 
 
 async def collect(events: AsyncStream[Any], request: Request, stream: Stream) -> Answer:
-    """Read a stream to its end.
-
-    Raises:
-        Truncated: It ended without a `stop_reason`.
-        Unreadable: It is no event stream, or its events are not the API's.
-    """
+    """Read a stream to its end; raise `Truncated` if it has no `stop_reason`, `Unreadable` if it is not the API's."""
     response = events.response
     headers = note_response(stream, response)
     most = request.most_output_tokens
@@ -151,7 +139,6 @@ async def collect(events: AsyncStream[Any], request: Request, stream: Stream) ->
 async def _read(
     events: AsyncStream[Any], response: Response, named: tuple[str, str], message: _Message, stream: Stream
 ) -> None:
-    """Read the events, or a message in one piece."""
     is_own = isinstance(events, named_stream())
     if not is_own and (named[1] in IN_ONE_PIECE or named[1].endswith("+json")):
         whole = await response.aread()
@@ -207,12 +194,7 @@ def _read_whole(response: Response, named: str, kind: str, body: str, message: _
 
 
 def answer_of(found: Json, *, simulated: bool) -> Answer:
-    """Read a message that came in one piece, such as those of a batch.
-
-    Raises:
-        Truncated: It has no `stop_reason`.
-        Unreadable: It is no message of the API.
-    """
+    """Read a message that came in one piece, such as those of a batch; raise as `collect` does."""
     message, stream = _Message("", None, MOST_TOKENS, keeps=True), Stream()
     stream.replied(200, simulated=simulated)
     try:
@@ -275,7 +257,6 @@ class _Message:
         return kind == "message_stop"
 
     def name(self, model: Any, stream: Stream) -> None:
-        """Read the name of the model that answers."""
         if isinstance(model, str) and (said := word(model)):
             self.model = stream.model = said
 
@@ -367,11 +348,7 @@ class _Message:
         return not self._keeps and (len(self._blocks) > 1 or any(block.is_cited for block in self._blocks.values()))
 
     def _content(self) -> str | None:
-        """Write the content blocks as JSON, to send them back unchanged; `None` if there are none.
-
-        Source: the vendor's page on stop reasons: a turn continues when its content is sent back as the assistant's
-        message, with the blocks of server tools and of thinking.
-        """
+        """Write the content blocks as JSON, to send them back unchanged; `None` if there are none."""
         found = [block.whole() for block in self._blocks.values()]
         kept = [one for one in found if one and (one.get("type") != "text" or one["text"].strip())]  # no blank text
         _name_calls(kept)
@@ -408,7 +385,6 @@ class _Block:
 
     @property
     def text(self) -> str:
-        """Its text so far."""
         return sendable("".join(self.texts))
 
     @property
@@ -417,7 +393,6 @@ class _Block:
         return bool(self.fields.get("citations")) or any(one.get("type") == "citations_delta" for one in self.deltas)
 
     def whole(self) -> Json:
-        """Return the block with its deltas."""
         found = {**self.fields, "text": self.text} if self.fields.get("type") == "text" else dict(self.fields)
         partial_json = ""
         for delta in self.deltas:

@@ -1,15 +1,13 @@
 """Requests of the Messages API: their bodies, and how they are sent.
 
-Source: the vendor's pages on the Messages API and on prompt caching. A cached prefix is tools, then system, then
-messages. So the shared context comes first in the system prompt, before the agent's own text; shared pictures and
-documents come first in the messages. A mark at the top level moves with the end of a conversation: each turn reads the
-entry of the last.
+A cached prefix is tools, then system, then messages, so the shared context comes before the agent's own text. A mark
+at the top level moves with the end of a conversation: each turn reads the entry of the last. Source: the vendor's
+pages on the Messages API and on prompt caching.
 
-A request is sent by the SDK's `messages.create`, or as bytes through the same client. That method copies a body piece
-by piece and looks for tracers: together a sixth of the cost of a turn (2026-11-25). So if the client is ours and
-nothing watches the method, the body is written as text, with each message in its stored form, and sent through the
-client's `post`, which authenticates, connects and raises like the method. A user's client, a replaced method, or
-OpenTelemetry see each request go through the method.
+The SDK's `messages.create` copies a body piece by piece and looks for tracers: a sixth of the cost of a turn
+(2026-11-25). So if the client is ours and nothing watches the method, the body is written as text, with each message in
+its stored form, and sent through the client's `post`. A user's client, a replaced method, or OpenTelemetry see each
+request go through the method.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Classification of failed responses by status, code and words, after a 200 too.
 
 Servers differ in forms and statuses: a too long prompt is a 400, a 413 or a 500. Failures that a retry cannot fix are
-`Rejected` at any status. Messages never show a key.
+`Rejected` at any status.
 """
 
 from __future__ import annotations
@@ -60,14 +60,7 @@ _WHOLE = re.compile(
 
 
 class Told(NamedTuple):
-    """An error body.
-
-    Attributes:
-        words: Its code and type.
-        status: Its own status, if any.
-        prompt: Tokens of the prompt, if given.
-        context: Tokens of the model's context window, if given.
-    """
+    """An error body: message, code and type, its own status, and tokens of the prompt and of the model's context."""
 
     message: str
     words: frozenset[str] = frozenset()
@@ -77,7 +70,6 @@ class Told(NamedTuple):
 
     @property
     def is_too_long(self) -> bool:
-        """True if the prompt exceeds the model's context."""
         said = " ".join([self.message, *self.words])
         return says_too_long(said)
 
@@ -101,7 +93,6 @@ def read_error(body: Any) -> Told:
 
 
 def read_body(text: str) -> Told:
-    """Read the body of an error as text."""
     try:
         return read_error(json.loads(text))
     except (ValueError, RecursionError):
@@ -161,7 +152,6 @@ def _lengths(told: Told, request: Request) -> str:
 
 
 def raised_by_transport() -> tuple[type[Exception], ...]:
-    """Return every kind of error that a failing call can raise out of the transport."""
     import httpx2
 
     return (httpx2.HTTPError, httpx2.StreamError, *of_aiohttp("ClientError"), OSError, ValueError, RecursionError)

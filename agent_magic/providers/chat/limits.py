@@ -1,7 +1,7 @@
 """Rate limits in a response: `x-ratelimit-*` headers and the message of a 429, as numbers.
 
-Source: the vendors' pages on rate limits. `x-ratelimit-limit-*`, `-remaining-*` and `-reset-*` come for `requests` and
-`tokens`; a reset is a duration such as `1s`, `6m0s` or `250ms`, until the limit is fully replenished.
+They come for `requests` and `tokens`; a reset is a duration such as `1s`, `6m0s` or `250ms`, until the limit is fully
+replenished. Source: the vendors' pages on rate limits.
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "x-ratelimit-"
 KINDS: Final[Mapping[str, Dimension]] = {"requests": "requests", "tokens": "input"}
-"""Kinds of limits by name in the headers.
-
-A limit of tokens includes answers; it is kept as one of input, and each response corrects the rest.
-"""
+"""A limit of tokens includes answers; it is kept as one of input, and each response corrects the rest."""
 MINUTE_S: Final = 60.0
 LONGER_S: Final = (3_600.0, 86_400.0)
 """Periods of limits that cannot be kept per minute. Their rest may be used at once."""

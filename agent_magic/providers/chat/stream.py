@@ -1,13 +1,13 @@
 """Reads a response: the chunks of a stream, or a completion in one piece.
 
 The server is not trusted. A response with a `finish_reason` is an answer, complete and paid for; one without is not,
-even after `[DONE]`. Counts with or after the `finish_reason` are final, those before it are running. Thinking
-(`reasoning_content`, `reasoning`) is counted, and not part of the answer. A proxy that reconnects may begin again half
-way: earlier text is no part of the answer, and no count covers it.
+even after `[DONE]`. Counts with or after the `finish_reason` are final. Thinking is counted, and not part of the
+answer. A proxy that reconnects may begin again half way: earlier text is no part of the answer, and no count covers
+it.
 
-Server-sent events are read from any server: lines end with LF, CRLF or CR; comments keep a connection open; chunks may
-end anywhere, even within a character; the last event may lack its blank line. Only those three end a line: JSON may
-contain other separators. Source: the WHATWG's HTML standard, "Server-sent events".
+Server-sent events are read from any server: lines end with LF, CRLF or CR, and with nothing else that JSON may contain;
+comments keep a connection open; chunks may end within a character; the last event may lack its blank line. Source: the
+WHATWG's HTML standard, "Server-sent events".
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ PAGE = "text/html"
 MOST_TOKENS = 10_000_000
 """Larger numbers are no counts of tokens."""
 ENDING_S = 2.0
-"""Seconds to wait for the counts after the `finish_reason`."""
+"""How long to wait for the counts after the `finish_reason`."""
 DRAIN_S = 0.25
-"""Seconds to wait for the end of a complete response, so that its connection can be reused."""
+"""How long to wait for the end of a complete response, so that its connection can be reused."""
 
 
 class ErrorInside(Exception):
@@ -73,13 +73,7 @@ class ErrorInside(Exception):
 
 
 async def collect(response: Response, headers: dict[str, str], request: Request, stream: Stream) -> Answer:
-    """Read a response to its end.
-
-    Raises:
-        Truncated: It ended without a `finish_reason`.
-        Unreadable: It is no stream, or its events are not the API's.
-        ErrorInside: It contains an error.
-    """
+    """Read a response to its end; raise `Truncated` without a `finish_reason`, `Unreadable` or `ErrorInside`."""
     completion = Completion(request, word(headers.get("x-request-id")))
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
@@ -92,7 +86,6 @@ async def collect(response: Response, headers: dict[str, str], request: Request,
 
 
 async def _read(response: Response, kind: str, completion: Completion, stream: Stream) -> None:
-    """Read the chunks, or a completion in one piece."""
     if kind == PAGE:
         raise Unreadable("A web page came in place of an answer. Check base_url.")
     if kind == "application/json" or kind.endswith("+json"):

@@ -1,7 +1,7 @@
 """The bodies of chat completions requests.
 
-Source: the vendors' pages on chat completions: messages of the roles `system`, `user`, `assistant` and `tool`, one
-`tool` message per call, which can hold text only, so a picture that a tool returned follows in a user's message.
+A `tool` message answers each call and can hold text only, so a picture that a tool returned follows in a user's
+message. Source: the vendors' pages on chat completions.
 """
 
 from __future__ import annotations
@@ -29,16 +29,8 @@ UNPROCESSABLE = frozenset({400, 422, 501})
 class Dialect(NamedTuple):
     """A server's dialect for a model, learned from refusals.
 
-    Servers refuse fields they do not know, or a model does not accept. A refusal bills nothing, so the request is sent
-    once more without the field, as are all later ones for that model.
-
-    Source: the vendors' pages on chat completions: `max_tokens` is refused by reasoning models in favour of
-    `max_completion_tokens`, `stream_options` by servers without it, and `json_schema` by servers without grammars.
-
-    Attributes:
-        most: Name of the field that caps the answer.
-        counts: True to ask for token counts of a stream.
-        schemas: True to send the schema of an answer.
+    A refusal bills nothing, so the request is sent once more without the field (the token cap's name, `stream_options`,
+    `json_schema`), as are all later ones for that model. Source: the vendors' pages on chat completions.
     """
 
     most: str = "max_tokens"
@@ -65,7 +57,6 @@ Json = dict[str, Any]
 
 
 def body(request: Request, dialect: Dialect) -> Json:
-    """Return a request as the API's body in a dialect."""
     found: Json = {"model": request.model, dialect.most: request.max_tokens, "messages": [*_messages(request)]}
     found["stream"] = True
     if dialect.counts:

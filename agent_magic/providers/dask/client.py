@@ -33,15 +33,9 @@ DEFAULT_WORKERS = 2
 
 
 class WorkerState(NamedTuple):
-    """The state of a worker.
+    """The state of a worker; `idle` if no run uses it.
 
-    Attributes:
-        name: Its name.
-        state: `ready`, `silent`, `draining`, or `idle` if no run uses it.
-        streams: Number of requests and functions under way.
-        answered: Number of answers in the current run, or else in the last one.
-        failed: Number of failed requests.
-        silent_s: Seconds without a sign of life.
+    `answered` and `failed` are of the current run, or else the last one; `silent_s` is without a sign of life.
     """
 
     name: str

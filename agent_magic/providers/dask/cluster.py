@@ -27,9 +27,9 @@ T = TypeVar("T")
 INSTALL = 'Workers need Dask: pip install "agent-magic[dask]", here and where scheduler and workers run.'
 NO_REPLY = "The Dask scheduler does not answer"
 CONNECT_S = 10.0
-"""Seconds to look for a scheduler, or for a worker."""
+"""How long to look for a scheduler, or for a worker."""
 BACK_S = 30.0
-"""Seconds to wait for a worker of ours that is being restarted."""
+"""How long to wait for a worker of ours that is being restarted."""
 
 
 class Cluster:
@@ -51,7 +51,6 @@ class Cluster:
 
     @property
     def is_started(self) -> bool:
-        """True once it is started or found."""
         return self._client is not None
 
     async def start(self) -> None:
@@ -61,7 +60,6 @@ class Cluster:
             await self._ask(self._await_one)
 
     async def names(self) -> dict[str, str]:
-        """Return the workers' names by address; raise `OSError` if the scheduler does not answer."""
         return await self._ask(self._names)
 
     async def connect(self, address: str) -> Channel:
@@ -77,16 +75,13 @@ class Cluster:
         return comm
 
     async def release(self, address: str) -> None:
-        """Remove a worker's anchor: Dask may stop it."""
         await self._ask(lambda: self._anchors.pop(address, None))
 
     async def grow(self, workers: int) -> None:
-        """Start workers up to this number, if they are ours."""
         if self.is_own:
             await self._ask(lambda: self._local.scale(max(workers, len(self._local.worker_spec))))
 
     async def retire(self, address: str) -> None:
-        """Stop a released worker, if it is ours."""
         if self.is_own:
             await self._ask(lambda: self._retire(address))
 

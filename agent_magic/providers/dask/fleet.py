@@ -30,11 +30,11 @@ LOOK_S = 2.0
 GREET_S = 60.0
 """Maximum seconds of a worker's imports on a busy machine."""
 TOGETHER_S = 1.0
-"""Seconds a run waits for other workers after the first, which would get all first requests."""
+"""How long a run waits for other workers after the first, which would get all first requests."""
 PATIENCE_S = 60.0
-"""Seconds a run waits for a worker if none is left; a killed one is restarted meanwhile."""
+"""How long a run waits for a worker if none is left; a killed one is restarted meanwhile."""
 UNANSWERED_S = 10.0
-"""Seconds it waits if the scheduler does not answer either, as long as Dask looks for it."""
+"""How long it waits if the scheduler does not answer either, as long as Dask looks for it."""
 
 
 def _streams(link: Link) -> int:
@@ -66,7 +66,7 @@ class Hub(Protocol):
         ...
 
     async def release(self, address: str) -> None:
-        """Remove a worker's anchor."""
+        """Remove a worker's anchor: Dask may stop it."""
         ...
 
     async def retire(self, address: str) -> None:
@@ -134,7 +134,6 @@ class Fleet:
         self._tasks = [asyncio.ensure_future(one) for one in work]
 
     async def close(self) -> None:
-        """End all connections."""
         await end([*self._tasks, *self._joining.values()])
         for link in self._given_up:
             await link.close()
@@ -218,9 +217,9 @@ class Fleet:
     # how many there are
 
     def scale(self, workers: int) -> None:
-        """Set the number of workers. Removed ones finish their streams first.
+        """Set the number of workers, from which automatic scaling continues.
 
-        Automatic scaling continues from this number.
+        Removed ones finish their streams first.
         """
         if self._autoscale is not None:
             self._agents = self._autoscale.within(workers * self._autoscale.pool_size)

@@ -62,14 +62,12 @@ class _Flight:
         return stream.taker.awaits(stream, request)
 
     def take_late(self, worker: str, line: str) -> None:
-        """Forward a late answer."""
         stream, request = self.stream, self.request
         if stream is not None and request is not None and stream.taker is not None:
             stream.worker = worker
             stream.taker.take_late(stream, request, answer_in(line))
 
     def hear(self, kind: str, rest: tuple[Any, ...]) -> None:
-        """Forward a message of the worker."""
         if self.stream is not None:
             _tell(self.stream, kind, rest)
         elif self.tell is not None and kind == "text":
@@ -79,13 +77,8 @@ class _Flight:
 class Link:
     """One worker, as the kernel sees it.
 
-    A worker given up for its silence may only be disconnected or blocked. Its requests have failed, so that the run
-    continues, but they are paid for: the connection is kept while an answer could still be useful.
-
-    Attributes:
-        lost: True if it is given up, or its connection has ended.
-        over: True if its connection has ended.
-        silent_s: Seconds without a sign of life while the kernel's loop was awake.
+    A worker given up for its silence (`lost`) may only be disconnected or blocked. Its requests have failed, but they
+    are paid for: the connection is kept (not `over`) while an answer could still be useful.
     """
 
     def __init__(
@@ -103,34 +96,23 @@ class Link:
 
     @property
     def streams(self) -> int:
-        """Number of its requests and jobs."""
         return len(self._flights)
 
     @property
     def jobs(self) -> int:
-        """Number of its jobs."""
         return sum(one.stream is None for one in self._flights.values())
 
     @property
     def is_free(self) -> bool:
-        """True if it accepts new requests."""
         return not self.draining and not self.lost and self.silent_s < SILENT_S
 
     async def send(self, request: Request, stream: Stream) -> Answer:
-        """Send a request by the worker.
-
-        Raises:
-            CallError: The attempt failed. A lost worker is a broken connection: `Unreachable`.
-        """
+        """Send a request by the worker. A lost worker is a broken connection: `Unreachable`."""
         stream.worker = self.name
         return await self._awaited(_Flight(stream, request), "call", *request_out(request))
 
     async def run(self, job: bytes, tell: Callable[[str], object]) -> tuple[bytes, str]:
-        """Run a job on the worker; see `agent_magic.providers.base.Remote`.
-
-        Raises:
-            AgentMagicError: It could not be run there, or the worker was lost: `Unreachable`.
-        """
+        """Run a job on the worker; see `agent_magic.providers.base.Remote`. Raise `Unreachable` if it is lost."""
         return await self._awaited(_Flight(tell=tell), "run", job), self.name
 
     async def _awaited(self, flight: _Flight, kind: str, *what: Any) -> Any:
@@ -295,12 +277,7 @@ def _tell(stream: Stream, kind: str, rest: tuple[Any, ...]) -> None:
 
 
 async def greet(channel: Channel, name: str, settings: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-    """Send a worker the arguments of its provider.
-
-    Raises:
-        AgentMagicError: It cannot answer.
-        OSError: The connection broke.
-    """
+    """Send a worker the arguments of its provider; raise `AgentMagicError` if it cannot answer."""
     await channel.write({"wire": WIRE, "settings": settings, "environ": environ})
     reply = await channel.read()
     why = reply.get("error") or ("" if reply.get("wire") == WIRE else "speaks another version of agent_magic")

@@ -26,7 +26,6 @@ class Serves(WorkerPlugin):
         self._ignores_interrupts = ignores_interrupts
 
     def setup(self, worker: Any) -> None:
-        """Prepare a worker, when it or this plugin starts."""
         worker.handlers[OPERATION] = _handle
         threading.Thread(target=Claude().warm_up, daemon=True).start()  # takes a second, and the first kernel waits
         if self._ignores_interrupts and threading.current_thread() is threading.main_thread():
@@ -45,7 +44,6 @@ class Keeps(SchedulerPlugin):
     name, idempotent = f"{OPERATION}-keeps", True
 
     def valid_workers_downscaling(self, scheduler: Any, workers: list[Any]) -> list[Any]:
-        """Return the workers that may be stopped."""
         del scheduler
         return [one for one in workers if not any(str(held.key).startswith(ANCHOR) for held in one.actors)]
 

@@ -1,11 +1,8 @@
 """The worker's side: makes each request from a kernel once, forwards the response, and keeps nothing.
 
-A job is a user's long function. It runs in a process beside the worker, so that it blocks no stream, and is killed with
-its connection, as requests are.
-
-A worker retries nothing, and never ends a request because the kernel is silent: a cell may block the kernel's loop for
-minutes. It ends all of them with the connection, so that a killed kernel stops spending, and each at its deadline,
-should the end of the connection go unnoticed.
+A worker never ends a request because the kernel is silent: a cell may block the kernel's loop for minutes. It ends all
+of them with the connection, so that a killed kernel stops spending, and each at its deadline. A job is a user's long
+function, in a process beside the worker, so that it blocks no stream.
 """
 
 from __future__ import annotations
@@ -58,7 +55,6 @@ def settings_of(client: Provider) -> dict[str, Any]:
 
 
 def provider_of(kind: str, **settings: Any) -> Provider:
-    """Return the provider of a kernel's settings."""
     return KINDS[kind](**settings)
 
 
@@ -101,7 +97,6 @@ class Serving:
             await end([*ends, *(one.task for one in self._calls.values())])
 
     def say(self, *message: Any) -> None:
-        """Queue a message."""
         self._pending.append(message)
         self._urgent.set()
 
@@ -181,17 +176,14 @@ class _Call:
             yield "text", self._number, text_out(text)
 
     def replied(self, stream: Stream) -> None:
-        """Report that the response has begun, an error too."""
         status, readings = stream.status_code, readings_out(stream.readings)
         self._serving.say("replied", self._number, status, readings, stream.simulated)
 
     def opened(self, stream: Stream) -> None:
-        """Report that the answer has begun."""
         del stream
         self._serving.say("opened", self._number)
 
     def first_token(self, stream: Stream) -> None:
-        """Report the first token."""
         del stream
         self._serving.say("began", self._number)
 

@@ -7,10 +7,9 @@ up     replied id status readings simulated      opened id      began id      te
        answer id answer           error id kind message facts      ended id result
 ```
 
-They are sent in lists; an empty list is a sign of life. Requests and answers have their stored form
-(`agent_magic.record.codec`), so nothing in such a message chooses a class or is called. A job is a pickled function of
-the user and is called: a process that reaches this port may run code through Dask anyway. Text is sent as bytes, since
-it may contain lone surrogates.
+They are sent in lists; an empty list is a sign of life. Nothing in a request or an answer chooses a class or is called.
+A job is a pickled function of the user and is called: a process that reaches this port may run code through Dask
+anyway. Text is sent as bytes, since it may contain lone surrogates.
 """
 
 from __future__ import annotations
@@ -52,17 +51,11 @@ Message = tuple[Any, ...]
 class Channel(Protocol):
     """A connection that carries messages in order. When it breaks, `read` and `write` raise `OSError`."""
 
-    async def read(self) -> Any:
-        """Return the next message."""
-        ...
+    async def read(self) -> Any: ...
 
-    async def write(self, msg: Any, /) -> Any:
-        """Send a message."""
-        ...
+    async def write(self, msg: Any, /) -> Any: ...
 
-    def abort(self) -> None:
-        """Close it at once."""
-        ...
+    def abort(self) -> None: ...
 
 
 def request_out(request: Request) -> tuple[str, dict[str, bytes]]:
@@ -72,47 +65,38 @@ def request_out(request: Request) -> tuple[str, dict[str, bytes]]:
 
 
 def request_in(line: str, files: Mapping[str, bytes]) -> Request:
-    """Read a request; raise `ValueError` if invalid."""
     return from_json(Request, data_of(line)).with_files(files.__getitem__)
 
 
 def answer_out(answer: Answer) -> str:
-    """Write an answer."""
     return line_of(to_json(answer))
 
 
 def answer_in(line: str) -> Answer:
-    """Read an answer; raise `ValueError` if invalid."""
     return from_json(Answer, data_of(line))
 
 
 def usage_in(line: str) -> Usage:
-    """Read token counts; raise `ValueError` if invalid."""
     return from_json(Usage, data_of(line))
 
 
 def usage_out(usage: Usage) -> str:
-    """Write token counts."""
     return line_of(to_json(usage))
 
 
 def text_out(text: str) -> bytes:
-    """Write a piece of text, half a surrogate pair too."""
     return text.encode("utf-8", "surrogatepass")
 
 
 def text_in(data: bytes) -> str:
-    """Read a piece of text."""
     return bytes(data).decode("utf-8", "surrogatepass")
 
 
 def readings_out(readings: Readings) -> dict[str, tuple[float, float | None]]:
-    """Return rate limit readings as plain data."""
     return {name: (one.limit, one.remaining) for name, one in readings.items()}
 
 
 def readings_in(data: Mapping[Any, Any]) -> Readings:
-    """Parse rate limit readings."""
     return {name: Reading(*one) for name, one in data.items()}
 
 

@@ -21,7 +21,6 @@ class Hidden:
         return "'…'"
 
     def reveal(self) -> str | None:
-        """Return the text."""
         return self._text
 
 

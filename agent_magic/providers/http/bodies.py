@@ -1,8 +1,4 @@
-"""Bodies of requests and responses of any API: pass-through options, encodings, sizes, and complete JSON.
-
-The transport asks for the encodings that it can decode. A gateway may use another one all the same: its answers are
-paid and lost, so that failure is not repeated. A wrong name of an encoding does no harm to a body that can be read.
-"""
+"""Bodies of requests and responses of any API: pass-through options, encodings, sizes, and complete JSON."""
 
 from __future__ import annotations
 
@@ -22,11 +18,7 @@ MOST_BYTES: Final = 1 << 27
 
 
 async def bounded(chunks: AsyncIterator[bytes], most: int = MOST_BYTES) -> AsyncIterator[bytes]:
-    """Yield the decompressed chunks of a body: a few bytes may unpack to any number.
-
-    Raises:
-        Unreadable: It is longer than `most` bytes.
-    """
+    """Yield the decompressed chunks of a body; raise `Unreadable` beyond `most` bytes, which a few may unpack to."""
     size = 0
     async for chunk in chunks:
         size += len(chunk)
@@ -65,11 +57,7 @@ def _decodable() -> frozenset[str]:
 
 
 def with_options(found: dict[str, Any], options: dict[str, Any], called: Mapping[str, str]) -> dict[str, Any]:
-    """Add pass-through options to a body, by the API's names if they differ.
-
-    Raises:
-        DeclarationError: A field of `extra` belongs to another option.
-    """
+    """Add pass-through options to a body, by the API's names; raise if a field of `extra` belongs to another option."""
     extra = options.pop("extra", {})
     found |= {called.get(name, name): value for name, value in options.items()}
     for name in extra:
@@ -80,7 +68,6 @@ def with_options(found: dict[str, Any], options: dict[str, Any], called: Mapping
 
 
 def is_json(body: bytes) -> bool:
-    """Return whether the bytes are a complete JSON object."""
     if not (body.lstrip().startswith(b"{") and body.rstrip().endswith(b"}")):
         return False
     try:

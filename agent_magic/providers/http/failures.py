@@ -1,7 +1,4 @@
-"""Connection failures: whether there was a connection, its failure, and things to check; server texts in messages.
-
-Server texts are not trusted: they are shortened, without control characters, and never show a key.
-"""
+"""Connection failures: whether there was a connection, its failure, and things to check; server texts in messages."""
 
 from __future__ import annotations
 
@@ -119,5 +116,4 @@ def root_of(error: BaseException, secrets: tuple[str, ...]) -> str:
 
 
 def says_too_long(said: str) -> bool:
-    """Return whether an error's words say that the prompt exceeds the model's context."""
     return _TOO_LONG.search(said) is not None and "rate" not in said.lower().split()

@@ -1,14 +1,9 @@
 """The transport of a client: aiohttp, or in a browser the page's own `fetch`.
 
-A server closes old connections, and a request may cross that on its way. The client then sees a used connection end
-without a byte of a response, and sends the request again at once on another one, as browsers do: it was not processed,
-so this is no failed attempt.
-
-Source: RFC 9110, 9.2.2, and RFC 9112, 9.3.1: a client may repeat a request that it knows was not applied. A server that
-drops a connection for its age does so when the request arrives, so if it took longer than `STALE_S`, it may have worked
-on it: that is a failure, as on a new connection.
-
-The body of an error is read for at most `ERROR_S`: the status is enough, and some gateways never end it.
+A server closes old connections, and a request may cross that on its way. A used connection then ends without a byte of
+a response, and the request is sent again at once on another one: it was not processed, so this is no failed attempt.
+After more than `STALE_S` the server may have worked on it: that is a failure, as on a new connection. Source: RFC 9110,
+9.2.2, and RFC 9112, 9.3.1.
 """
 
 from __future__ import annotations
@@ -38,14 +33,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CONNECT_S = 10.0
 BLOCKED_S = 120.0
-"""Seconds user code may block the event loop before the transport considers a connection silent."""
+"""How long user code may block the event loop before the transport considers a connection silent."""
 SERVED: dict[str, AsyncBaseTransport] = {}
 """Transports of servers inside this process, by address: the mock server in a browser."""
 STALE_S: Final = 2.0
 """A kept connection that was closed shows it within a round trip."""
 ERROR_S: Final = 1.0
 ERROR_BYTES: Final = 65_536
-"""Maximum seconds and bytes of an error's body."""
+"""Maximum seconds and bytes of an error's body: the status is enough, and some gateways never end it."""
 ENCODED: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 _kept: ContextVar[bool] = ContextVar("kept", default=False)
 """True if the latest request of this task used a kept connection."""
@@ -54,7 +49,6 @@ _is_ours: ContextVar[bool] = ContextVar("is_ours", default=False)
 
 
 def http_client(address: str) -> AsyncClient:
-    """Return an HTTP client for a server."""
     # It follows no redirects: they would be handed the prompt and the key.
     import anthropic
 
@@ -197,7 +191,6 @@ class PerLoop(Generic[T]):
         self._users: WeakKeyDictionary[asyncio.AbstractEventLoop, int] = WeakKeyDictionary()
 
     def __len__(self) -> int:
-        """Return the number of loops that hold one."""
         return len(self._clients)
 
     @property
@@ -207,7 +200,6 @@ class PerLoop(Generic[T]):
 
     @asynccontextmanager
     async def held(self) -> AsyncGenerator[None]:
-        """Hold the client of the running loop."""
         loop = asyncio.get_running_loop()
         if not _is_loaded("anthropic"):  # takes seconds, in which the loop should hear a stop
             await asyncio.to_thread(importlib.import_module, "anthropic")
