@@ -1,1 +1,1 @@
-"""The numbers and frames of a run: `metrics` has the numbers, `frames` the frames, `spans` the phases for charts."""
+"""What runs mean: their numbers and frames, their grades, and the model of their servers."""

@@ -37,11 +37,10 @@ class Recorded(Protocol):
 
 
 def compared(a: RunRecord, b: RunRecord) -> pd.DataFrame:
-    """Compare two runs, with a row per agent, those of `a` first, then `(all)`; columns are `COMPARISON`.
+    """Return a row per agent, those of `a` first, then `(all)`; differences are `b` minus `a`.
 
-    Differences are `b` minus `a`, so savings are negative. `seconds` are an agent's `total_s`, for `(all)` the wall
-    time; `tokens` include cached input; `prompt_changed` covers prompt, context and system prompt, `text_changed` the
-    answer; `model` is the requested one. `NA` if a run lacks it.
+    `seconds` are an agent's `total_s`, for `(all)` the wall time; `tokens` include cached input; `NA` if a run lacks
+    it.
     """
     rows = differences(a, b)
     one, other = summarize(a), summarize(b)
@@ -57,7 +56,7 @@ def compared(a: RunRecord, b: RunRecord) -> pd.DataFrame:
 
 
 def differences(a: RunRecord, b: RunRecord) -> list[dict[str, Any]]:
-    """Return the rows of `compared` without `(all)`, as plain values; unknown is `None`."""
+    """Return the rows of `compared` without `(all)`, as plain values."""
     first, second = ({one.name: one for one in run.results} for run in (a, b))
     models = [
         {one.name: models_text(step, one.model) for step, one in zip(run.plan.agents, run.results, strict=True)}
@@ -92,7 +91,7 @@ def bought_again(before: RunRecord, record: RunRecord) -> Counter[str]:
 
 
 def measure_against(record: RunRecord, other: RunRecord) -> Kind:
-    """Record a baseline with a run, return its kind; raise `AgentMagicError` if it is no measure of this job."""
+    """Record a baseline with a run; raise `AgentMagicError` if it is no measure of this job."""
     kind = _kind(record.plan, other)
     summary = summarize(other)
     wrong = f"{other.plan.name!r} is not a baseline:"
@@ -108,7 +107,7 @@ def measure_against(record: RunRecord, other: RunRecord) -> Kind:
 
 
 def record_of(run: object, what: str) -> RunRecord:
-    """Return the record of a run; raise `DeclarationError` if it is not a run."""
+    """Raise `DeclarationError` if it is not a run."""
     record: Any = getattr(run, "record", None)
     if not isinstance(record, RunRecord):
         hint = "Pass what plan.run(...) or %agents run returned."
@@ -117,7 +116,6 @@ def record_of(run: object, what: str) -> RunRecord:
 
 
 def check_runs(given: Iterable[object], what: str) -> None:
-    """Raise `DeclarationError` unless all are runs."""
     for run in given:
         record_of(run, what)
 

@@ -65,7 +65,6 @@ class Shared(NamedTuple):
 
 
 def contexts_frame(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] | None = None) -> pd.DataFrame:
-    """Return a row per context and model; columns are `CONTEXTS`, explained in `Shared`."""
     return frame_of([one._asdict() for one in shared_contexts(record, prices)], CONTEXTS, record)
 
 
@@ -112,7 +111,7 @@ def _shared(context: str, model: str, results: Sequence[AgentResult], prices: Pr
 
 
 def _bill(model: str, usages: Iterable[Usage], prices: Prices) -> tuple[float | None, float | None]:
-    """Return the cost of the cached tokens, and their cost as uncached input; `None` if the price is unknown."""
+    """Return the cost of the cached tokens, and their cost as uncached input."""
     cost: list[float] = []
     uncached: list[float] = []
     for usage in usages:

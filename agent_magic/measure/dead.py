@@ -17,12 +17,8 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 DEAD = table("agent error_class error attempts transient request model http_status started_s finished_s")
-"""`run.dead`: `attempts` counts requests, `request` is the first line of the last prompt.
-
-`transient` if a retry can help: the service, the network, a limit or a deadline failed, not the request.
-"""
+"""`request` is the first line of the last prompt; `transient` if the request is not to blame for the failure."""
 ALL_DEAD = {**table("run began_at plan"), **DEAD}
-"""`ledger.dead()`."""
 TRANSIENT = frozenset(
     {"RateLimited", "Overloaded", "Unreachable", "Truncated", "Unreadable", "NotInBatch", "Late", "BudgetExceeded"}
 )
@@ -31,12 +27,12 @@ MOST_REQUEST = 100
 
 
 def dead_frame(record: RunRecord) -> pd.DataFrame:
-    """Return a row per step that failed for good, not those skipped because of it or stopped by the user."""
+    """Leave out steps that were skipped because of a failed one, or stopped by the user."""
     return frame_of(map(_row, _failed(record)), DEAD, record)
 
 
 def all_dead_frame(runs: Iterable[tuple[int, RunRecord]]) -> pd.DataFrame:
-    """Return the dead letters of several runs, without requests answered since."""
+    """Leave out requests answered since."""
     rows: list[Mapping[str, Any]] = []
     later: set[tuple[str, str]] = set()  # a later request: its newest outcome counts
     for number, record in runs:
@@ -47,10 +43,7 @@ def all_dead_frame(runs: Iterable[tuple[int, RunRecord]]) -> pd.DataFrame:
 
 
 def to_requeue(record: RunRecord, names: str | Iterable[str] | None, before: Iterable[str] = ()) -> list[str]:
-    """Return the steps to run again: the named ones, or those with a transient error.
-
-    Steps of `before` failed for good in an earlier run: they can be named unless this run answered them.
-    """
+    """Return the named steps, or those with a transient error; `before` can be named unless this run answered them."""
     dead = {one.name: one for one in _failed(record)}
     if names is not None:
         asked = [record.plan.names[number] for number in record.plan.numbers(names)]

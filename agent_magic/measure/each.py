@@ -1,8 +1,7 @@
 """The answers of a group as a frame with a row per item, to join to the items' rows.
 
-A typed answer has a column per field, with the dtype of its schema; a text or a task's result is one column. The schema
-comes from the record, so a replay without the class gives the same frame. Rows are never lost: if an agent did not
-succeed, its answer is `NaN` or `NA`, and `error` has the reason.
+A typed answer has a column per field; the schema comes from the record, so a replay without the class gives the same
+frame. Rows are never lost: if an agent did not succeed, its answer is `NaN` or `NA`, and `error` has the reason.
 
 | schema | dtype |
 |---|---|
@@ -14,8 +13,7 @@ succeed, its answer is `NaN` or `NA`, and `error` has the reason.
 | list, object, several types | `object` |
 
 With a hedge, a row has the first answer and the cost of both requests. Rows of a batched request share its dollars
-equally, so that they add up; their tokens are unknown. In both cases `total_s` counts from when the first request was
-ready.
+equally; their tokens are unknown.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ OF_ASKED: Final = {
 }
 """Those read from a row's requests, if these are separate steps."""
 OF_SEVERAL: Final = {"status": "string", "cost_usd": "Float64", "error": "string"}
-"""Columns of `run.each` for several agents; `status` is of the first agent that did not succeed."""
+"""Columns for several agents; `status` is of the first agent that did not succeed."""
 ANSWER: Final = "answer"
 DTYPES: Final = {"integer": "Int64", "number": "float64", "boolean": "boolean", "string": "str"}
 """A missing answer is `NaN` where pandas has a choice, since `pd.NA == "yes"` has no truth value."""
@@ -64,11 +62,6 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
 
     The index `key` has the keys of the frame or Series (with its levels), the keys of the dict, or else item numbers.
     Columns: the answers, then `OF_EACH` for one agent, or `OF_SEVERAL`. Duplicate names become `agent_name`.
-
-    Raises:
-        UnknownGroup: The plan has no group of this name.
-        PlanError: There is no name, or the agents are declared for different values.
-        AgentMagicError: pandas is not installed.
     """
     check_pandas()
     import pandas as pd
@@ -112,7 +105,7 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
 
 
 def answers_frame(record: RunRecord, group: str) -> pd.DataFrame:
-    """Return the answers of a group as passed to a task: `each_frame` with only `status` and `error` behind them."""
+    """Return the answers as passed to a task: with only `status` and `error` behind them."""
     # Measured seconds and dollars would change the prompt, and so its cost, with every run.
     frame = each_frame(record, group)
     return frame.drop(columns=[name for name in OF_EACH if name not in HANDED])
@@ -129,7 +122,7 @@ def _askers(record: RunRecord, number: int) -> list[AgentResult]:
 
 
 def _answerer(record: RunRecord, number: int) -> AgentResult | None:
-    """Return the step that answered a row: itself, or the first in a race; `None` without an answer."""
+    """Return the step that answered a row: itself, or the first in a race."""
     result = record.results[number]
     if not record.plan.agents[number].race:
         return result
@@ -193,7 +186,7 @@ def _several(record: RunRecord, members: Mapping[str, Mapping[int, int]], items:
 
 
 def _columns(group: str, results: Sequence[AgentResult | None]) -> dict[str, pd.Series[Any]]:
-    """Return the answers of one group as columns; an answer that is no object is named after the group."""
+    """Return a group's answers as columns; an answer that is no object is named after the group."""
     returns = next((one.returns for one in results if one is not None), None)
     if returns is None and any(one is not None and one.is_task for one in results):
         known: list[Any] = [one.value if one is not None and one.has_value else None for one in results]
@@ -253,7 +246,7 @@ def _typed(cells: list[Any], schema: Schema) -> pd.Series[Any]:
 
 
 def _moments(cells: list[Any]) -> pd.Series[Any]:
-    """Return dates and times in UTC, the default zone; as text if pandas cannot hold one."""
+    """Return dates and times in UTC; as text if pandas cannot hold one."""
     import pandas as pd
 
     try:

@@ -1,11 +1,7 @@
-"""A run as pandas frames.
+"""A run as pandas frames: unknown is `NA`, never 0.
 
-Unknown is `NA`, never 0. Seconds, dollars and shares are `Float64`, counts `Int64`, words `string`, flags `bool`, or
-`boolean` if unknown is possible. `frame.attrs` has `run` (its id), `plan`, `source` and `simulated`; of a replay
-`provenance`, of a forecast `basis` and `assumed`.
-
-A notebook shows a `RunFrame` short; anything derived from it (`df[...]`, `merge`, a copy, a pickle) is a plain
-`DataFrame`.
+Seconds, dollars and shares are `Float64`, counts `Int64`, words `string`, flags `bool`, or `boolean` if unknown is
+possible. Only frames made here are a `RunFrame`, which a notebook shows short.
 """
 
 from __future__ import annotations
@@ -88,7 +84,7 @@ DTYPES: Mapping[str, str] = _columns(
     maybe="met prompt_changed text_changed",
     times="began_at",
 )
-"""The dtype of every column here: a name has one meaning in all frames."""
+"""A name has one meaning and one dtype in all frames."""
 
 
 def table(names: str) -> Mapping[str, str]:
@@ -101,66 +97,35 @@ AGENTS = table(
     "tool_s backoff_s local_s ttft_s started_s finished_s cache_read_tokens cache_write_tokens layer on_critical_path "
     "slack_s context_tokens round speedup saved_s stop_reason error"
 )
-"""`run.agents`. pandas shows the first ten and the last ten columns.
-
-`kind` is `agent` or `task`; a task has no model and no tokens. `model` is the requested one, `model_used` the answering
-one: another of its cascade, a fallback, or as named by the server. `model_asked` is `auto` if a model was chosen, and
-`model_reason` says why. `context_tokens` is the input of an agent's largest turn, `round` the round of a loop, from 1;
-`capped` is `True` in the last one if the loop made all its rounds and its condition still fails. `expected_s` has the
-expected seconds of an answer, declared or from earlier answers, and `bias` the relative error: 0.5 took half as long
-again, -0.5 half. Unused reserved places have no row. `artifacts` names the files a step wrote, `worker` the last worker
-process of its requests or calls. `speedup` is the time to a step's end with one step at a time, divided by the time it
-took, `saved_s` the difference: both simulated from the run, `NA` where `run.summary` has no `speedup`.
-"""
+"""`run.agents`. pandas shows the first ten and the last ten columns."""
 ATTEMPTS = table(
     "agent attempt status api_s input_tokens output_tokens cost_usd model source http_status held_by queued_s "
     "backoff_s started_s ttft_s finished_s cache_read_tokens cache_write_tokens searches usage_estimated price turn "
     "stop_reason request_id batch error_class error"
 )
-"""`run.attempts`. `error_class` is the kind of a failure, such as `RateLimited`.
-
-`batch` is the provider's batch id, `NA` for a live request or without an answer; `price` is the source of the price,
-`turn` the number of the requested response. `worker` is the worker process, if any, and `endpoint` the endpoint, if
-there are several.
-"""
 TOOL_CALLS = table("agent turn tool arguments status result started_s duration_s result_chars error source held_by")
-"""`run.tool_calls`.
-
-`turn` is the response in `run.attempts` that requested the call, `NA` for a task. `arguments` is the model's JSON,
-`result` the result as text, `held_by` what it waited for. `worker` is the worker process, if any, and `prints` what
-functions printed.
-"""
 LAYERS = table(
     "layer agents succeeded wall_s input_tokens output_tokens cost_usd agent_s mean_concurrency slowest started_s "
     "finished_s tasks"
 )
-"""`run.layers`. `agents` leaves tasks out; `slowest` is the agent that finished last."""
 SUMMARY = table(
     "plan agents succeeded wall_s input_tokens output_tokens cost_usd verdict limited_by mean_concurrency bound "
     "efficiency agent_s queued_s critical_path_s layers tasks failed skipped not_needed cancelled rate_limited source "
     "speedup speedup_over cost_multiple sequential_s time_saved_pct speedup_basis success_rate cost_multiple_low "
     "cost_multiple_high"
 )
-"""`run.summary`. See `agent_magic.measure.metrics.Summary`."""
 EVENTS = table("at_s event agent attempt what")
-"""`run.events`. `what` has no prompt, answer or key."""
+"""`what` has no prompt, answer or key."""
 KERNEL = table("at_s cpu_share rss_mb lag_s")
-"""`run.kernel`. `cpu_share` is of one core, `lag_s` the delay of the event loop."""
 ALERTS = table("rule at_s finished_s measured worst wanted")
-"""`run.alerts`.
-
-`measured` is the value that broke the rule, `worst` the highest since, `wanted` the threshold; `finished_s` is `NA` if
-the rule was still broken at the end.
-"""
 RUNS = table(
     "run began_at plan state agents succeeded wall_s tokens cost_usd saved_usd calls served unknown simulated notebook"
 )
-"""The runs of a ledger; see `PastRun`."""
 TOKENS = "input_tokens cache_read_tokens cache_write_tokens output_tokens"
 
 
 class Speedups(Protocol):
-    """What concurrency saved each step, in plan order; `None` if unknown."""
+    """What concurrency saved each step, in plan order."""
 
     @property
     def speedups(self) -> Sequence[float | None]:
@@ -174,7 +139,7 @@ class Speedups(Protocol):
 
 
 class _Table(NamedTuple):
-    """The rows of a frame before pandas, with the dtypes of its columns."""
+    """The rows of a frame before pandas."""
 
     rows: list[dict[str, Any]]
     columns: Mapping[str, str]
@@ -189,7 +154,6 @@ class _Table(NamedTuple):
 
 
 def agents_frame(record: RunRecord, speedups: Speedups | None = None) -> pd.DataFrame:
-    """Return one row per agent, in plan order; columns are `AGENTS`."""
     table = _agents(record)
     if speedups is not None:
         used = [number for number, result in enumerate(record.results) if result.status != "unused"]
@@ -201,7 +165,7 @@ def agents_frame(record: RunRecord, speedups: Speedups | None = None) -> pd.Data
 
 
 def on_the_run(record: RunRecord, step: str) -> dict[str, Any]:
-    """Return the lines above a frame's rows: `totals` with time and cost, `next` with the next step."""
+    """Return the lines above a frame's rows: `totals`, and `next` with the next step."""
     totals = {
         "wall_s": wall_time_s(record.results),
         "cost_usd": total_cost(record.results),
@@ -211,7 +175,7 @@ def on_the_run(record: RunRecord, step: str) -> dict[str, Any]:
 
 
 def next_step(record: RunRecord, step: str) -> str:
-    """Return the next step: explain a failure, resume a stopped run, else `step`; empty while it runs."""
+    """Explain a failure, resume a stopped run, else `step`; empty while it runs."""
     left = 0 if record.forecast else sum(one.status == "cancelled" for one in record.results)
     step = f"%agents run goes on with the {left:,} left" if left else step
     failed = next((one.name for one in record.results if one.status == "failed"), "")
@@ -254,7 +218,7 @@ def _agents(record: RunRecord) -> _Table:
 
 
 def _expectation(record: RunRecord, number: int) -> dict[str, float | None]:
-    """Return the expected work of a step and its relative error; of a task only if declared."""
+    """Return the expected work and its relative error; of a task only if declared."""
     result, step, terms = record.results[number], record.plan.agents[number], record.terms
     expected_s = terms.work_s[number] if terms is not None and terms.work_s else None
     if not expected_s or (step.is_task and step.expect is None):
@@ -272,7 +236,7 @@ def _round(record: RunRecord, number: int) -> int | None:
 
 
 def attempts_frame(record: RunRecord) -> pd.DataFrame:
-    """Return one row per request, in the order they were sent; columns are `ATTEMPTS`."""
+    """Return one row per request, in the order they were sent."""
     return frame_of(*_attempts(record), record)
 
 
@@ -289,18 +253,17 @@ def _with_place(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -
 
 
 def dtype_of_option(name: str) -> str:
-    """Return the dtype of an option's column."""
     return {float: "Float64", int: "Int64"}.get(cast("type", AGENT[name].read), "string")
 
 
 def _sent(options: str) -> dict[str, Any]:
-    """Return the options passed through as cells; lists and objects are JSON."""
+    """Return the options passed through; lists and objects are JSON."""
     found: dict[str, Any] = json.loads(options) if options else {}
     return {name: json.dumps(one) if isinstance(one, list | dict) else one for name, one in found.items()}
 
 
 def tool_calls_frame(record: RunRecord) -> pd.DataFrame:
-    """Return one row per call of a tool or a task, in order of start; columns are `TOOL_CALLS`."""
+    """Return one row per call of a tool or a task, in order of start."""
     found = [(one, result) for result in record.results for one in result.calls]
     rows = [_call_row(one, result) for one, result in sorted(found, key=lambda each: each[0].started_s)]
     frame = frame_of(rows, _with_place(TOOL_CALLS, rows), record)
@@ -312,7 +275,6 @@ def tool_calls_frame(record: RunRecord) -> pd.DataFrame:
 
 
 def layers_frame(record: RunRecord) -> pd.DataFrame:
-    """Return one row per layer, from 0; columns are `LAYERS`."""
     return frame_of(*_layers(record), record)
 
 
@@ -325,7 +287,6 @@ def _layers(record: RunRecord) -> _Table:
 
 
 def summary_frame(record: RunRecord, summary: Summary | None = None) -> pd.DataFrame:
-    """Return one row for the run; columns are `SUMMARY`."""
     return frame_of(*_summary(summary or summarize(record)), record)
 
 
@@ -335,12 +296,11 @@ def _summary(summary: Summary) -> _Table:
 
 
 def kernel_frame(record: RunRecord, samples: Sequence[Mapping[str, float | None]]) -> pd.DataFrame:
-    """Return one row per sample; columns are `KERNEL`. Empty for a run read from a file."""
+    """Empty for a run read from a file."""
     return frame_of(samples, KERNEL, record)
 
 
 def alerts_frame(record: RunRecord, episodes: Iterable[Episode]) -> pd.DataFrame:
-    """Return one row per episode, in order of start; columns are `ALERTS`."""
     rows = [
         {
             "rule": str(one.rule),
@@ -356,7 +316,6 @@ def alerts_frame(record: RunRecord, episodes: Iterable[Episode]) -> pd.DataFrame
 
 
 def events_frame(record: RunRecord) -> pd.DataFrame:
-    """Return one row per event, in order of time; columns are `EVENTS`."""
     names = record.plan.names
 
     def row(event: Event) -> dict[str, Any]:
@@ -384,7 +343,6 @@ def texts_series(record: RunRecord) -> pd.Series[str]:
 
 
 def runs_frame(runs: Iterable[PastRun]) -> pd.DataFrame:
-    """Return one row per run of a ledger, in the order given; columns are `RUNS`."""
     found = list(runs)
     last = f"%agents open {found[0].run} brings the newest back" if found else ""
     return make_frame(
@@ -411,7 +369,6 @@ def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
 
 
 def make_frame(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], **attrs: Any) -> pd.DataFrame:
-    """Return a frame with a row per mapping; a missing value is `NA`."""
     check_pandas()
     import pandas as pd
 
@@ -444,7 +401,6 @@ def check_pandas() -> None:
 
 
 def as_made(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame as a `RunFrame`."""
     made = _frame_class()(frame)
     made.attrs.update(frame.attrs)
     return made
@@ -489,13 +445,12 @@ def _as_is(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _cells(rows: Sequence[Mapping[str, Any]], name: str, dtype: str) -> list[Any]:
-    """Return the values of a column, words cleaned for terminals: some come from a server or a file."""
+    """Return a column, words cleaned for terminals: some come from a server or a file."""
     values = [row.get(name) for row in rows]
     return [clean(one) if isinstance(one, str) else one for one in values] if dtype == "string" else values
 
 
 def frame_of(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], record: RunRecord) -> pd.DataFrame:
-    """Return rows as a frame with the attributes of the run."""
     return make_frame(rows, dtypes, **_attrs(record))
 
 

@@ -1,12 +1,9 @@
 """Intervals for shares, means and running comparisons. Pure numbers in, pure numbers out.
 
 * A share (of right answers) has Wilson's interval, which keeps its coverage near 0 and 1 and at small n.
-* A mean of scores from 0 to 1 has Wilson's interval, adapted to their spread.
-* Another mean (of errors, dollars) has Student's t.
-* A value checked after every batch has a confidence sequence: a band that holds at all times at once, so stopping when
-  it decides keeps the agreed error rate. Repeated looks at a t interval do not: after twenty looks it errs several
-  times as often as stated. The band needs scores between two known bounds, but no normal distribution and no minimum
-  number.
+* A mean of scores from 0 to 1 has Wilson's interval, adapted to their spread; another mean has Student's t.
+* A value checked after every batch has a confidence sequence: a band that holds at all times at once. Repeated looks at
+  a t interval do not: after twenty looks it errs several times as often as stated.
 
 Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22, 1927. Waudby-Smith and
 Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86, 2024, section 4.4 (hedged capital).
@@ -46,7 +43,7 @@ class Interval(NamedTuple):
 
 
 def share_interval(hits: float, n: int, level: float = LEVEL) -> Interval:
-    """Return a share with Wilson's interval; all `NaN` for `n` = 0."""
+    """Return Wilson's interval; all `NaN` for `n` = 0."""
     # A tie may count as half a hit: a mean of values from 0 to 1 varies no more than a share, so the interval is
     # wide enough.
     if n == 0:
@@ -62,7 +59,7 @@ def _wilson(p: float, effective: float, n: int, z: float) -> Interval:
 
 
 def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """Return a mean with Student's interval; without ends for fewer than two values."""
+    """Return Student's interval; without ends for fewer than two values."""
     n = len(values)
     if n == 0:
         return Interval(math.nan, math.nan, math.nan, 0)
@@ -74,10 +71,9 @@ def mean_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
 
 
 def bounded_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
-    """Return a mean of scores from 0 to 1, with Wilson's interval at the effective number of shares.
+    """Return Wilson's interval at the effective number of shares, for scores from 0 to 1.
 
-    Scores that are mostly 1 are skewed: for twenty of them Student's interval holds 86 to 90 times of 100 and reaches
-    above 1, this one 91 to 97 times. For scores of only 0 and 1 it is nearly the interval of a share.
+    For twenty scores that are mostly 1 Student's interval holds 86 to 90 times of 100, this one 91 to 97 times.
 
     Source: the effective sample size of Korn and Graubard, "Confidence intervals for proportions with small expected
     number of positive counts", Survey Methodology 24, 1998, here for less spread than a share has.
@@ -92,7 +88,7 @@ def bounded_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
 
 @functools.cache
 def student_quantile(df: int, p: float) -> float:
-    """Return the quantile of Student's t distribution for `p` from 0.5.
+    """Return the quantile for `p` from 0.5.
 
     Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 and 26.7.4; 26.7.5 for large `df`.
     """
@@ -116,11 +112,10 @@ def _student_two_sided(angle: float, df: int) -> float:
 
 
 def running_interval(values: Sequence[float], least: float, most: float, error_rate: float) -> Interval:
-    """Return the mean of values so far, with a band that holds at all times except with probability `error_rate`.
+    """Return the mean so far, with a band that holds at all times except with probability `error_rate`.
 
     A gambler bets on each next value against each possible mean. Against the true mean the chance that the capital ever
-    grows to `1 / error_rate` is at most `error_rate` (Ville's inequality). So means against which it has grown that
-    much are excluded for good. Values are a random sample of the rows in order of arrival, from `least` to `most`.
+    grows to `1 / error_rate` is at most `error_rate` (Ville's inequality), so means against which it has are excluded.
     """
     import numpy as np
 

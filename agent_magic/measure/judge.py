@@ -1,7 +1,6 @@
-"""A model as judge: prompts for the answers, and grades from the verdicts.
+"""A model as judge: an ordinary agent per answer, planned, priced, recorded and limited as any other.
 
-A judge is an ordinary agent per answer: planned, priced, recorded and limited as any other. Models favour one
-place, so pairs are judged in both orders: a verdict that changes with the order is a tie.
+Models favour one place, so pairs are judged in both orders: a verdict that changes with the order is a tie.
 
 Source: Zheng et al., "Judging LLM-as-a-Judge with MT-Bench and Chatbot Arena", 2023, section 3.4 (position bias).
 """
@@ -29,14 +28,13 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult
 
 GRADED: Final = "graded"
-"""The value with the answers to judge."""
 VERDICT: Final[dict[str, Any]] = {
     "type": "object",
     "title": "Verdict",
     "properties": {"why": {"type": "string"}, "ok": {"type": "boolean"}},
     "required": ["why", "ok"],
 }
-"""Default verdict. The reason comes first, so that the verdict follows from it."""
+"""The reason comes first, so that the verdict follows from it."""
 FIRST, SECOND, TIE = "first", "second", "tie"
 BETTER: Final[dict[str, Any]] = {
     "type": "object",
@@ -52,15 +50,7 @@ TWO: Final = "<first>\n{{ item.first }}\n</first>\n\n<second>\n{{ item.second }}
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """A model that grades answers: `await run.judge("report", am.judge("Is every claim supported?"))`.
-
-    Attributes:
-        question: The question about each answer; `{{ item.row.column }}` is the answer's row.
-        returns: The type of its verdict: a bool, a number, or a class with one of them, or with a field `score`.
-        model: Its model; None: the default of agents.
-        effort: Its effort.
-        name: Its name in `run.scores`.
-    """
+    """A model that grades answers: `await run.judge("report", am.judge("Is every claim supported?"))`."""
 
     question: str
     returns: Any = field(default=None, kw_only=True)
@@ -76,7 +66,6 @@ class Judge:
         self.agent(pairs=False)
 
     def agent(self, *, pairs: bool) -> Agent:
-        """Return the agent that judges an answer, or a pair."""
         return Agent(
             self.name,
             f"{self.question}\n\n{ASKED}\n\n{TWO if pairs else ONE}",
@@ -88,13 +77,12 @@ class Judge:
 
 
 class Judging:
-    """A judgement to await: that sends the requests and returns the frame."""
+    """Sends the requests and returns the frame when awaited."""
 
     def __init__(self, ask: Callable[[], Coroutine[Any, Any, pd.DataFrame]], target: str) -> None:
         self._ask, self._target = ask, target
 
     def __await__(self) -> Generator[Any, None, pd.DataFrame]:
-        """Ask the judge."""
         return self._ask().__await__()
 
     def __repr__(self) -> str:
@@ -137,13 +125,12 @@ def _score_field(returns: Returns) -> str:
 
 
 def to_judge(answers: Sequence[Answered]) -> dict[str, Any]:
-    """Return the values of a judge's plan: the answers by agent."""
     there = [one for one in answers if one.result.status == "succeeded"]
     return {GRADED: {one.result.name: {**_asked(one), "answer": _text(one)} for one in there}}
 
 
 def to_compare(answers: Sequence[Answered], others: Sequence[Answered]) -> dict[str, Any]:
-    """Return the values of a comparing judge's plan: each pair, in both orders."""
+    """Return each pair in both orders."""
     known = {one.result.name: one for one in others if one.result.status == "succeeded"}
     items: dict[Any, Any] = {}
     for one in answers:
@@ -168,7 +155,6 @@ def _text(one: Answered) -> str:
 
 
 def judged(judge: Judge, target: str, answers: Sequence[Answered], said: Mapping[Any, AgentResult]) -> list[Grade]:
-    """Return the grade of each answer."""
     name = _score_field(judge.returns)
     grades: list[Grade] = []
     for one in answers:
@@ -185,7 +171,7 @@ def judged(judge: Judge, target: str, answers: Sequence[Answered], said: Mapping
 
 
 def compared(judge: Judge, target: str, answers: Sequence[Answered], said: Mapping[Any, AgentResult]) -> list[Grade]:
-    """Return the grade of each answer: 1 if better in both orders, 0 if worse in both, else 0.5."""
+    """Grade 1 if better in both orders, 0 if worse in both, else 0.5."""
     grades: list[Grade] = []
     for one in answers:
         words: list[tuple[float, str]] = []

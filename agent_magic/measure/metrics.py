@@ -25,7 +25,7 @@ NEAR_BOUND = 1.2
 NEAR_SUM = 0.8
 """A run that took this share of the sum of its work counts as sequential."""
 STOPPED_BY = {"BudgetExceeded": "budget", "Breaker": "breaker"}
-"""The limiting reason by error kind. Such agents were never sent, so their waits do not show it."""
+"""Such agents were never sent, so their waits do not show the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Summary:
 
 
 def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
-    """Compute the numbers of a run, finished or not. Running work counts up to `now_s`."""
+    """Compute the numbers of a run; running work counts up to `now_s`."""
     results = record.results
     facts = Facts.of(results)
     work = [_work_s(result, now_s) for result in results]
@@ -209,7 +209,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
 
 
 def _multiple(cost_usd: float | None, alone: Base | None) -> tuple[float | None, float | None, float | None]:
-    """Divide the cost by the baselines' cost; their spread gives the ends of its interval.
+    """Divide the cost by the baselines' cost, and return it with its interval.
 
     Source: the interval of a mean on the scale of its logarithm, by the delta method, so that no end is below 0.
     """
@@ -222,7 +222,6 @@ def _multiple(cost_usd: float | None, alone: Base | None) -> tuple[float | None,
 
 
 def with_speedup(summary: Summary, sequential_s: float, basis: SpeedupBasis, over: str = "sequential") -> Summary:
-    """Return the numbers of a run with its speedup."""
     speedup = _ratio(sequential_s, summary.wall_s)
     if not speedup:
         return summary
@@ -237,7 +236,6 @@ def with_speedup(summary: Summary, sequential_s: float, basis: SpeedupBasis, ove
 
 
 def source_of(record: RunRecord) -> str | None:
-    """Return the source of all results; see `Summary.source`."""
     return joined({*sources_of(record), "simulated" if record.simulated else None}) or None
 
 
@@ -260,7 +258,7 @@ def critical_path(record: RunRecord, now_s: float | None = None) -> tuple[int, .
 
 
 def longest_chain(record: RunRecord, work: Sequence[float]) -> tuple[tuple[int, ...], float]:
-    """Return the agents on the longest chain of work, first to last, and its length: at most the run's wall time.
+    """Return the longest chain of work and its length: at most the run's wall time.
 
     Each agent adds its work after the previous agent's end: all of it unless it speculated or the previous agent ran
     again.
@@ -289,7 +287,7 @@ def longest_chain(record: RunRecord, work: Sequence[float]) -> tuple[tuple[int, 
 
 
 def _began_before(record: RunRecord, agent: int) -> bool:
-    """Return whether an agent began before all that it waits for had ended."""
+    """True if an agent began before all that it waits for had ended."""
     result = record.results[agent]
     if result.granted_s is None:
         return False
@@ -298,7 +296,6 @@ def _began_before(record: RunRecord, agent: int) -> bool:
 
 
 def worked_after_s(result: AgentResult, since_s: float) -> float:
-    """Return how much of an agent's work came after a time."""
     phases = [one for one in phases_of(result) if one.kind not in {"queued", "backoff"} and one.end_s is not None]
     return math.fsum(max(0.0, (one.end_s or 0.0) - max(one.start_s, since_s)) for one in phases)
 
@@ -322,7 +319,6 @@ def slack_s(record: RunRecord) -> list[float | None]:
 
 
 def judge(agent_s: float, critical_path_s: float, wall_s: float | None) -> Verdict | None:
-    """Return how concurrent a run was; see `Summary.verdict`. `None` without work."""
     if not wall_s or not agent_s:
         return None
     if wall_s >= NEAR_SUM * agent_s:
@@ -331,7 +327,7 @@ def judge(agent_s: float, critical_path_s: float, wall_s: float | None) -> Verdi
 
 
 def waited_s(results: Iterable[AgentResult]) -> dict[str, float]:
-    """Return total waits before attempts and calls, by reason; backoff counts with the next wait's reason."""
+    """Return total waits by reason; backoff counts with the next wait's reason."""
     waits: dict[str, float] = {}
     for result in results:
         waited = [(one.held_by, one.queued_s + one.backoff_s) for one in result.attempts]
@@ -346,7 +342,7 @@ def waited_s(results: Iterable[AgentResult]) -> dict[str, float]:
 
 
 def total_cost(results: Sequence[AgentResult]) -> float | None:
-    """Return total dollars; `None` if the price of an answer is unknown. Unsent requests cost nothing."""
+    """Unsent requests cost nothing."""
     if results and not any(result.attempts for result in results):
         return 0.0
     costs = [(result.cost_usd, result) for result in results if result.attempts]
@@ -356,7 +352,7 @@ def total_cost(results: Sequence[AgentResult]) -> float | None:
 
 
 def _limited_by_all(record: RunRecord, limit: str) -> str:
-    """Return the server in place of slots and dependencies, if requests of an ended run slowed each other there."""
+    """Return the server in place of slots and dependencies, if requests slowed each other there."""
     if limit not in OURS or record.ended_s is None:
         return (record.forecast and record.forecast.limited_by) or limit
     return limit_of_run(record) or limit
@@ -365,7 +361,6 @@ def _limited_by_all(record: RunRecord, limit: str) -> str:
 def _limited_by(
     results: Sequence[AgentResult], verdict: Verdict | None, efficiency: float | None, *, chained: bool
 ) -> str:
-    """Return the limiting reason; see `Summary.limited_by`."""
     ended_by = {STOPPED_BY.get(result.kind or "") for result in results}
     if stopped := [word for word in STOPPED_BY.values() if word in ended_by]:
         return stopped[0]
@@ -390,7 +385,6 @@ def _why(results: Sequence[AgentResult]) -> str:
 
 
 def cost_mark(results: Sequence[AgentResult]) -> str:
-    """Return the mark before the dollars of agents; see `Summary.cost_mark`."""
     facts = Facts.of(results)
     return "≥" if facts.unpriced else "≈" if facts.estimated else ""
 

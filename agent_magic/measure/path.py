@@ -1,7 +1,4 @@
-"""The critical path of a run, and what shorter agents would save.
-
-Arithmetic on recorded seconds, with unlimited slots; `run.whatif` forecasts under a policy.
-"""
+"""The critical path of a run, and what shorter agents would save, by arithmetic with unlimited slots."""
 
 from __future__ import annotations
 
@@ -86,7 +83,6 @@ class CriticalPath(Shown):
 
 
 def find_path(record: RunRecord, wall_s: float | None) -> CriticalPath:
-    """Find the critical path of a run that took `wall_s`, finished or not."""
     work, path = works(record), critical_path(record)
     _, length_s = longest_chain(record, work)
     chains = Chains.of(record.dag, work)
@@ -100,12 +96,7 @@ def find_path(record: RunRecord, wall_s: float | None) -> CriticalPath:
 
 
 def savings_frame(record: RunRecord) -> pd.DataFrame:
-    """Return what shorter agents would save, with unlimited slots: a row per agent, in plan order.
-
-    Columns are `SAVINGS`: `work_s`; `slack_s`, how much later the agent could have finished without delaying the run;
-    and how much shorter the longest chain gets if the agent takes half as long, or no time. `NA` if it never ran.
-    `started_early_s` is its start in a sequential run minus `started_s`, negative if it waited longer.
-    """
+    """Return a row per agent: `slack_s` without delay of the run, and what a shorter agent saves."""
     work, path, slack = works(record), set(critical_path(record)), slack_s(record)
     chains = Chains.of(record.dag, work)
     sequential_s, done_s = [0.0] * len(work), 0.0
@@ -135,12 +126,7 @@ def works(record: RunRecord) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """The longest chains of work of a plan.
-
-    Attributes:
-        through_s: The longest chain through each agent.
-        around_s: The longest chain without each agent.
-    """
+    """The longest chains of work: `through_s` each agent, and `around_s`, without it."""
 
     longest_s: float
     through_s: Sequence[float] = field(kw_only=True)

@@ -35,7 +35,7 @@ DIFF: Mapping[str, str] = {
     "after": "string",
 }
 _LEFT_OUT = frozenset({"name", "depends_on"})
-"""No options of a step: `depends_on` follows from prompt and `after`."""
+"""`depends_on` follows from prompt and `after`."""
 
 
 def todo_frame(
@@ -63,7 +63,7 @@ def todo_frame(
 
 
 def needed_rows(frame: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
-    """Return the rows of `todo_frame` without unused places, and a line that counts these."""
+    """Return the rows without unused places, and a line that counts these."""
     rows: list[Any] = frame.to_dict("records")
     needed = [row for row in rows if row["status"] != "unused"]
     left = len(rows) - len(needed)
@@ -78,7 +78,7 @@ def todo_words(row: Mapping[str, Any]) -> str:
 
 
 def todo_markdown(frame: pd.DataFrame) -> str:
-    """Return the frame as a checklist: `- [x] name (owner), after a, b, priority 2`."""
+    """Return a checklist: `- [x] name (owner), after a, b, priority 2`."""
     lines: list[str] = []
     rows, unused = needed_rows(frame)
     for row in rows:

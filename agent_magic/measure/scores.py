@@ -1,7 +1,6 @@
 """Grades of answers: against a truth, or by a function or a judge.
 
-A grade is kept by request, answer text and row, so a run that reuses the answer for the same row has the same grade. An
-answer that could not be graded is a row with the reason in `error`. A forecast has no answers, so no grades.
+A grade is kept by request, answer text and row, so a run that reuses the answer for the same row has the same grade.
 """
 
 from __future__ import annotations
@@ -42,12 +41,9 @@ Measure = Literal["share", "mean", "error"]
 """Scores of 0 or 1; numbers; numbers of which less is better."""
 Kind = Literal["choice", "number", "text"]
 SCORE = table("target grader metric n score low high errors no_label reads")
-"""`run.score(...)`: `low` and `high` are a 95 % interval, `errors` counts answers that could not be graded.
-
-`no_label` counts those without a truth; `reads` is the score in words.
-"""
+"""`errors` could not be graded, `no_label` have no truth; `reads` is the score in words."""
 SCORES = {"agent": "string", "row": "object", **table("target grader score why n error")}
-"""`run.scores`: `n` counts the grader's requests, `row` is the key of the row."""
+"""`n` counts the grader's requests, `row` is the key of the row."""
 _NAMED = re.compile(r"^Agent '[^']*' has no value: |\.? Its text is in .*$")
 """The agent's name in an error: without it, equal reasons can be counted."""
 FEW: Final = 30
@@ -56,7 +52,7 @@ NO_TRUTH: Final = "its truth is unknown"
 
 
 class Grade(NamedTuple):
-    """A grade of an answer; its score is `None` if it could not be graded, `n` counts the requests to the grader."""
+    """A grade; its score is `None` if the answer could not be graded, `n` counts requests to the grader."""
 
     target: str
     grader: str
@@ -126,7 +122,7 @@ class GradeBook:
 
 
 def grade_key(record: RunRecord, result: AgentResult) -> str:
-    """Return the fingerprint of an answer for a row: rows with equal requests may have different truths."""
+    """Return a key with the row: rows with equal requests may have different truths."""
     answer, number = answer_key(record, result), record.plan.number(result.name)
     part = record.plan.agents[number].part
     if part is None or result.status != "succeeded" or record.redacted:
@@ -184,7 +180,6 @@ def _row_of(record: RunRecord, number: int) -> tuple[Any, Any]:
 
 
 def grade_by(answers: Sequence[Answered], target: str, grader: Grader, name: str = "") -> list[Grade]:
-    """Grade answers by a function."""
     if not callable(grader):
         hint = "Give grader=function, which takes (answer, row), or truth='column'."
         raise DeclarationError(f"grader must be a function, got {shown_value(grader)}.", hint=hint)
@@ -196,7 +191,6 @@ def grade_by(answers: Sequence[Answered], target: str, grader: Grader, name: str
 
 
 def grader_name(grader: Grader) -> str:
-    """Return the name of a function."""
     return str(getattr(grader, "__name__", type(grader).__name__))
 
 
@@ -223,7 +217,7 @@ def _graded(one: Answered, target: str, grader: Grader, name: str) -> Grade:
 
 
 def grade_of(target: str, name: str, score: Any, why: str = "", n: int = 1) -> Grade:
-    """Make a grade: of a bool a share, of a number a mean, of anything else an error."""
+    """Grade a bool as a share, a number as a mean, anything else as an error."""
     score = score.item() if type(score).__module__ == "numpy" else score
     if isinstance(score, bool):
         return Grade(target, name, "share", float(score), why, n)
@@ -255,13 +249,12 @@ METRICS: Final[Mapping[Measure, str]] = {"share": "share", "mean": "mean", "erro
 
 
 def score_rows(grades: Sequence[Grade], metric: str = "") -> Iterator[dict[str, Any]]:
-    """Yield the row of one grader."""
     first = grades[0]
     yield metric_row(first, metric or METRICS[first.measure], summary_of(grades), missing_of(grades))
 
 
 class Missing(NamedTuple):
-    """Number of answers without a grade: errors, and answers without a truth."""
+    """Numbers of answers without a grade: errors, and answers without a truth."""
 
     errors: int | None = None
     no_label: int | None = None
@@ -271,13 +264,11 @@ ELSEWHERE: Final = Missing()
 
 
 def missing_of(grades: Sequence[Grade]) -> Missing:
-    """Count the answers without a grade."""
     no_label = sum(one.error == NO_TRUTH for one in grades)
     return Missing(sum(one.error is not None for one in grades) - no_label, no_label)
 
 
 def metric_row(grade: Grade, metric: str, found: Interval, missing: Missing = ELSEWHERE) -> dict[str, Any]:
-    """Return the row of a metric."""
     numbers = {"score": found.value, "low": found.low, "high": found.high}
     known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
     return {
@@ -304,7 +295,7 @@ def keep_grades(
     grades: Sequence[Grade],
     rows: Iterable[Mapping[str, Any]],
 ) -> pd.DataFrame:
-    """Store grades, and return a row per metric; columns are `SCORE`."""
+    """Store grades, and return a row per metric."""
     for one, grade in zip(answers, grades, strict=True):
         book.add(record, one, grade)
     book.store([*_graded_rows(record, answers, grades)])
@@ -347,7 +338,7 @@ def _graded_rows(record: RunRecord, answers: Sequence[Answered], grades: Sequenc
 
 
 def scores_frame(record: RunRecord, book: GradeBook) -> pd.DataFrame:
-    """Return a row per answer and grader, in plan order; columns are `SCORES`."""
+    """Return a row per answer and grader, in plan order."""
     parts = [agent.part for agent in record.plan.agents]
     rows = [
         {"agent": result.name, "row": None if part is None else part.key, **grade._asdict()}

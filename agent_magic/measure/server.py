@@ -1,22 +1,17 @@
 """A model of the server behind an endpoint: how its speed depends on concurrent requests, and that server at work.
 
-A self-hosted server shares its speed. Its model here is egalitarian processor sharing with a limit, behind a queue:
+It is egalitarian processor sharing with a limit, behind a queue:
 
 * At most `slots` requests run at once; more wait, first come, first served.
-* With `n` running, each has `share(n) = min(1, full / n)` of the speed of a single request: `full` is the number that
-  run at full speed. A server that gives one request at most `cap` tokens a second, and all together `rate`, has
-  `full = rate / cap`. With a `power` the speed is `share(n) ** power`: below 1 more requests at once still gain
-  throughput, above 1 they lose some.
+* With `n` running, each has `share(n) = min(1, full / n)` of the speed of a single request: a server that gives one
+  request at most `cap` tokens a second, and all together `rate`, has `full = rate / cap`. With a `power` the speed is
+  `share(n) ** power`: below 1 more requests at once still gain throughput, above 1 they lose some.
 * Reading the prompt is part of that work (`reads_beside`), or takes a time that does not depend on the load.
 
-A *constant* server has neither slots nor `full`: every request has the speed it would have alone.
-
-The work of a request is the time it would take alone. It follows from the recorded load: between start and end,
-`work = integral of share(n(t)) dt`. A simulation inverts this: one clock of service for all requests (`Serving`)
-advances at `share(n)`, and a request ends when the clock has advanced by its work. An unchanged simulation of a
-recorded run therefore takes its recorded time under every model.
-
-`server_fit` fits the model to answers.
+A *constant* server has neither slots nor `full`. The work of a request is the time it would take alone: `work =
+integral of share(n(t)) dt` from start to end. A simulation inverts this: one clock of service (`Serving`) advances at
+`share(n)`, and a request ends when it has advanced by its work. So a recorded run, simulated unchanged, takes its
+recorded time under every model. `server_fit` fits the model to answers.
 
 Source: Kleinrock, "Time-shared Systems: a theoretical treatment", 1967 (processor sharing); Cohen, "The multiple phase
 service network with generalized processor sharing", 1979 (a speed per number of requests).
@@ -41,14 +36,7 @@ HELD: Final = 0.1
 
 
 class Server(NamedTuple):
-    """A model of a server.
-
-    Attributes:
-        slots: Maximum requests that run at once; infinite without a limit.
-        full: Number of requests that run at full speed; infinite for all.
-        reads_beside: True if prompts are read in the shared time.
-        power: Loss of speed beyond `full`: with 1 requests share one speed, below 1 they gain some throughput.
-    """
+    """A model of a server, its limits infinite if there are none; `reads_beside` if prompts share the time."""
 
     slots: float = NEVER
     full: float = NEVER
@@ -98,14 +86,13 @@ def limit_of(servers: Iterable[Held | Serving[Any]]) -> str:
 
 
 def limit_words(model: Server, *, queued: bool | None = None) -> str:
-    """Name the limit of a busy server: its slots or its shared speed; `queued=None` if its slots are all in use."""
+    """Name a busy server's slots or its shared speed; `queued=None` if its slots are all in use."""
     if model.slots < NEVER and (model.slots <= model.full if queued is None else queued):
         return f"the server ({plural(int(model.slots), 'slot')})"
     return "the server's speed"
 
 
 def words_of(model: Server) -> str:
-    """Return a server's behaviour under load, in words."""
     slots = "" if model.slots == NEVER else plural(int(model.slots), "slot")
     shared = "" if model.full == NEVER else f"one speed for all, full for {model.full:.2g} at once"
     return f"the server has {' and '.join(filter(None, (slots, shared)))}" if slots or shared else ""
@@ -127,7 +114,6 @@ class Serving(Generic[K]):
         self._serial = 0
 
     def join(self, key: K, work: Needs, now: float) -> None:
-        """Take a request."""
         self._turn(now)
         if len(self._inside) < self.model.slots:
             self._begin(key, work)
@@ -159,11 +145,10 @@ class Serving(Generic[K]):
         return min(self._reading[0][0] if self._reading else NEVER, self._shared_s())
 
     def _shared_s(self) -> float:
-        """Return when the next thing happens in the shared time."""
         return self._at_s + max(0.0, self._shared[0][0] - self._served) / self._speed if self._shared else NEVER
 
     def pop(self, now: float) -> tuple[K, bool]:
-        """Process the next event, which is due: return its request, and whether that has ended."""
+        """Return the request of the next event, which is due, and whether it has ended."""
         # `now` may be rounded: `next_s` decides the next, not the rounded time.
         heap = self._reading if self._reading and self._reading[0][0] <= self._shared_s() else self._shared
         self._turn(now)

@@ -2,9 +2,8 @@
 
 For each request `log(work / usual)` is taken to be normal, where `usual` is
 `a + b * input` until the first token, and `a + output * (b + c * input)` after it, in tokens; the density of its end is
-the density of the work, times `share(n at its end) / work`. Each parameter must improve the fit by its penalty. Queues
-are first come, first served; any other order of answers has its own likelihood. Models that the data leave open are
-kept as `Fit.open`.
+the density of the work, times `share(n at its end) / work`. Each parameter must improve the fit by its penalty. Models
+that the data leave open are kept as `Fit.open`.
 
 Source: Schwarz, "Estimating the dimension of a model", 1978 (the penalty of a parameter).
 """
@@ -43,26 +42,22 @@ JITTER_S: Final = 0.012
 HANDED_OVER_S: Final = 0.05
 """How long a request may seem to run on after another took its slot: its last frame is on the wire."""
 LEAST_SPREAD: Final = 0.03
-"""The smallest spread. A smaller one would make a wrong model look certain."""
+"""A smaller spread would make a wrong model look certain."""
 PENALTY: Final = 3.0
 SLOTS_PENALTY: Final = 5.0
-"""Penalty of slots, which are the best of as many models as requests were in flight."""
+"""Slots are the best of as many models as requests were in flight."""
 OPEN: Final = 3.0
-"""Models within this log likelihood of the best one stay open: about a 90 % interval for one parameter."""
+"""Models within this log likelihood of the best stay open: about a 90 % interval for one parameter."""
 FEWEST: Final = 10
 """With fewer requests any model fits."""
 MOST: Final = 60
-"""The number of requests of a run that are compared, evenly chosen: more cost time and add little."""
+"""Requests of a run that are compared, evenly chosen: more cost time and add little."""
 MOST_IN_ALL: Final = 240
 """The same of several runs."""
 CHANGED: Final = 0.7
-"""Runs are of different servers if their joint fit lowers the log likelihood per answer by more than this.
-A speed that doubled costs about 2.
-"""
+"""Runs are of different servers if their joint fit costs more log likelihood per answer than this."""
 CLIPPED: Final = 3.0
-"""The number of spreads beyond which an answer is an outlier.
-Within one run (client or network faltered) it counts by its logarithm; across runs, perhaps of another server, in full.
-"""
+"""Spreads beyond which an answer is an outlier, counted by its logarithm within one run."""
 IMPOSSIBLE: Final = 5.0
 """Cost in log likelihood of each answer that comes earlier than the model allows."""
 BEFORE_FREE: Final = 2.0
@@ -82,13 +77,13 @@ POWERS: Final = (0.5, 1.5)
 CAUGHT_UP_S: Final = 0.03
 """A client that stood still reads everything that arrived meanwhile within this time."""
 STOOD_STILL: Final = 1e-3
-"""Maximum probability of a silence and the burst after it, to be taken for a client that stood still."""
+"""Maximum probability of a silence and the burst after it, for a client that stood still."""
 LEAST_STILL: Final = 0.1
 """Silences shorter than this share of a usual answer are ignored."""
 
 
 class Fit(NamedTuple):
-    """The model of an endpoint's server: the likely one, all that the answers leave open, and the pace alone."""
+    """The likely model of a server, all that the answers leave open, and the pace alone."""
 
     likely: Server = CONSTANT
     open: tuple[Server, ...] = (CONSTANT,)
@@ -112,18 +107,16 @@ def limit_of_run(record: RunRecord) -> str:
 
 
 def is_forecast(record: RunRecord) -> bool:
-    """Return whether a run never happened: it is no evidence of a server."""
+    """True if a run never happened: it is no evidence of a server."""
     return record.forecast is not None or "forecast" in record.facts.sources
 
 
 def at_of(record: RunRecord, endpoint: str, model: str) -> At:
-    """Return the endpoint and model class of a model's requests."""
     known = None if record.terms is None else record.terms.models.get(model)
     return endpoint, (known or by_name.facts_of(model)).limit_class
 
 
 def asked_at(record: RunRecord) -> dict[At, list[tuple[Attempt, Exchange]]]:
-    """Return the requests of a run by the server they were sent to."""
     found: dict[At, list[tuple[Attempt, Exchange]]] = {}
     for attempt, exchange in exchanges_of(record):
         found.setdefault(at_of(record, attempt.endpoint, attempt.model), []).append((attempt, exchange))
@@ -131,11 +124,9 @@ def asked_at(record: RunRecord) -> dict[At, list[tuple[Attempt, Exchange]]]:
 
 
 class Observed:
-    """The requests of one run at one server, ready to be compared with models.
+    """The requests of one run at one server; `caught` are those under way while the client stood still.
 
-    Attributes:
-        caught: Answers under way while the client stood still: its code blocked the loop, or the machine slept. Their
-            times are unknown, so they are no evidence, and are expected by their length.
+    Their times are unknown, so they are no evidence, and are expected by their length.
     """
 
     def __init__(self, exchanges: Iterable[Exchange], *, drawn: bool = False) -> None:
@@ -191,8 +182,8 @@ class Observed:
 def _still(answers: Sequence[Exchange]) -> list[tuple[float, float]]:
     """Return when the client stood still: silences that end with answers to requests of different times.
 
-    Answers begin, and end, independently of each other, at a rate. None for `s` seconds, and then one and `k` more at
-    once, have the likelihood `exp(-rate s) (rate CAUGHT_UP_S) ** k / k!`.
+    Answers begin, and end, at a rate. None for `s` seconds, and then one and `k` more at once, have the likelihood
+    `exp(-rate s) (rate CAUGHT_UP_S) ** k / k!`.
     """
     found = list[tuple[float, float]]()
     if len(answers) < FEWEST:
@@ -216,7 +207,7 @@ def _still(answers: Sequence[Exchange]) -> list[tuple[float, float]]:
 
 
 def _together(sent_s: Iterable[float]) -> list[int]:
-    """Return a number for each request, the same for those that are sent within `TOGETHER_S`."""
+    """Number the requests, those that are sent within `TOGETHER_S` alike."""
     found, group, since_s = list[int](), 0, -NEVER
     for one in sent_s:
         if one - since_s > TOGETHER_S:
@@ -294,14 +285,12 @@ class _Timeline:
         return self._last
 
     def held(self, model: Server, busy_s: float) -> Held:
-        """Return the seconds that requests lost to each other."""
         shares, spans = self.shares(model), zip(self.times, self.times[1:], self.counts, strict=False)
         slowed_s = sum((after - before) * count * (1.0 - shares[count]) for before, after, count in spans)
         queued_s = sum(begun - one.sent_s for begun, one in zip(self.begun, self.exchanges, strict=True))
         return Held(model, queued_s, slowed_s, busy_s)
 
     def needs(self, model: Server) -> list[Needs]:
-        """Return the work of each request."""
         _, shares, served = self._of(model)
 
         def at(place: tuple[int, float]) -> float:
@@ -318,8 +307,7 @@ class _Timeline:
 def _begins(run: Observed, slots: float) -> tuple[list[float], float]:
     """Return when each request gets a slot, and the cost of that order in log likelihood.
 
-    They are served as they were sent. If answers came earlier, requests may have overtaken each other on the wire:
-    the first to be answered was served first, but such an order has its own likelihood.
+    If answers came earlier than in the order sent, requests may have overtaken each other on the wire.
     """
     sent = range(len(run.exchanges))
     begins, cost = _let_in(run, sent, slots)
@@ -356,7 +344,7 @@ def _let_in(run: Observed, order: Iterable[int], slots: float) -> tuple[list[flo
 
 
 def _order_cost(run: Observed, order: Iterable[int], begins: Sequence[float]) -> float:
-    """Return the cost in log likelihood of the order of service: rarely other than as sent, or random."""
+    """Return the cost of the order of service: rarely other than as sent, or random."""
     sent_s = [one.sent_s for one in run.exchanges]
     left = [-number for number in reversed(range(len(sent_s)))]  # the earliest is last, to be taken out cheaply
     rarely = by_lot = 0.0
@@ -377,14 +365,14 @@ def _penalty(model: Server) -> float:
 
 
 def fit(runs: Sequence[Observed]) -> Fit:
-    """Fit a server to its runs, the most relevant first: the first one, and those that agree with it."""
+    """Fit a server to the first run, the most relevant, and those that agree with it."""
     # A server restarted with other slots, or on another machine, has the same address: earlier observations of it
     # are no evidence.
     return all_at_once(fitting(runs))
 
 
 def fitting(runs: Sequence[Observed]) -> Steps[Fit]:
-    """Fit in steps of a few milliseconds, each the comparison with one model; see `fit`."""
+    """Fit in steps of a few milliseconds, each the comparison with one model."""
     runs = [one for one in runs if one.compared]
     if sum(len(one.compared) for one in runs) < FEWEST:
         return UNKNOWN._replace(most=max((one.most for one in runs), default=0))
@@ -398,7 +386,6 @@ def fitting(runs: Sequence[Observed]) -> Steps[Fit]:
 
 
 def all_at_once(steps: Steps[T]) -> T:
-    """Run all steps, and return the result."""
     while True:
         try:
             next(steps)
@@ -407,7 +394,7 @@ def all_at_once(steps: Steps[T]) -> T:
 
 
 def _chosen(runs: Sequence[Observed]) -> list[Observed]:
-    """Return the runs to compare: the first of each load, then others as long as time permits."""
+    """Return the first run of each load, then others as long as time permits."""
     first = {one.most: number for number, one in reversed([*enumerate(runs)])}
     order = sorted(range(len(runs)), key=lambda number: (number and number != first[runs[number].most], number))
     counts = [*accumulate(len(runs[number].compared) for number in order)]
@@ -518,7 +505,7 @@ class _Search:
         return [likely._replace(full=math.sqrt(likely.full * other)) for other in beside if likely.full < NEVER]
 
     def middle(self, likely: Server) -> Server:
-        """Return the model with the posterior mean of `full`, instead of the single best value."""
+        """Return the posterior mean of `full`, instead of the single best value."""
         if likely.full == NEVER:
             return likely
         found = sorted((math.log(full), score) for full, score in self.of(likely).items() if full < NEVER)
@@ -555,15 +542,10 @@ def _some(low: int, high: int) -> list[int]:
 
 
 class _Parts:
-    """One part of some requests, ready to be compared with models.
+    """One part of some requests: begins and ends as places of the timeline and seconds after them.
 
-    Attributes:
-        begins: Start of each, as a place of the timeline and the seconds after that.
-        ends: End of each, likewise.
-        counts: How many ran shortly before it ended.
-        known: The features that its work may depend on.
-        signed: True if the first of those may reduce the work.
-        apart: True if its time does not depend on the load.
+    `counts` ran shortly before its end; the first of `known`, the features of its work, may reduce it if `signed`; its
+    time does not depend on the load if `apart`.
     """
 
     def __init__(self, line: _Timeline, *, signed: bool = False, apart: bool = False) -> None:
@@ -575,7 +557,7 @@ class _Parts:
         self.known: list[tuple[float, ...]] = []
 
     def add(self, begin_s: float, end_s: float, known: tuple[float, ...]) -> None:
-        """Add a request. All models are compared on all requests, so that likelihoods are of the same data."""
+        """Add a request; likelihoods are of the same data, since all models are compared on all requests."""
         begin, end = self.line.place(min(begin_s, end_s - JITTER_S)), self.line.place(end_s)
         self.begins.append(begin)
         self.ends.append(end)
@@ -586,7 +568,7 @@ class _Parts:
 
 
 class _Design:
-    """One part of the requests of all runs, compared with models; `strict` counts outliers in full."""
+    """One part of the requests of all runs; `strict` counts outliers in full."""
 
     def __init__(self, parts: Sequence[_Parts], *, strict: bool) -> None:
         self.parts, self.strict = parts, strict
@@ -598,7 +580,7 @@ class _Design:
         self._solutions: dict[tuple[int, ...], list[list[float]]] = {}
 
     def scores(self, model: Server) -> list[float]:
-        """Return the log likelihood of a model per request, with the best parameters of work, up to a constant."""
+        """Return the log likelihood per request, with the best parameters of work, up to a constant."""
         work: list[float] = []
         ends: list[float] = []
         for each in self.parts:
@@ -635,7 +617,7 @@ class _Design:
         return found
 
     def _usual(self, work: Sequence[float]) -> list[float]:
-        """Return the expected work of requests by least squares over their features, with factors that are >= 0."""
+        """Return the expected work by least squares over the features, with factors that are >= 0."""
         used = tuple(range(len(self._columns)))
         while True:
             factors = [sum(map(mul, row, work)) for row in self._solution(used)]

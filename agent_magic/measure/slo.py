@@ -33,28 +33,19 @@ DEFAULTS: Mapping[str, float] = {
     "errors": 0.01,
     "usd_per_job": 2.0,
 }
-"""Default targets, quoted from a document, not recommended.
+"""Quoted from a document, not recommended.
 
 Source: "Agent Scaling Analysis & Solutions", https://github.com/rawjaws/anvil, targets for 100 agents.
 """
 
 
 def slo_frame(record: RunRecord, targets: Mapping[str, float | None]) -> pd.DataFrame:
-    """Compare a run with service-level targets. One row per target; columns are `SLO`; a job is an agent.
+    """Return one row per target, those omitted from `DEFAULTS`; raise `DeclarationError` for an unknown one.
 
-    `why` explains a missed target. `met` is `NA` if the run cannot decide, and `why` has the reason: too few jobs for a
-    percentile or a share (five of five do not show 99.5 %), fewer agents than should be concurrent, an unknown price,
-    or reused answers, which take no time. The last row is derived: by Little's law `jobs_per_s * mean total_s` jobs are
-    in flight at the target rate, and `met` is whether `concurrent` is enough for them.
-
-    Args:
-        record: The run.
-        targets: Omitted ones are `DEFAULTS`; `None` drops one. At least: `concurrent` requests at once, `jobs_per_s`
-            agents that succeeded per second, the share `succeeded` of agents. Below: `p95_s`, the 95th percentile of
-            `total_s`, waiting included; `errors`, the share of failed requests (0: none); `usd_per_job` per agent.
-
-    Raises:
-        DeclarationError: A target is unknown, or not a number.
+    `met` is `NA` if the run cannot decide: too few jobs for a percentile or a share (five of five do not show 99.5 %),
+    fewer agents than should be concurrent, an unknown price, or reused answers. The last row is derived: by Little's
+    law `jobs_per_s * mean total_s` jobs are in flight at the target rate, and `met` is whether `concurrent` is enough
+    for them.
     """
     for name, value in targets.items():
         if name not in DEFAULTS:
@@ -91,8 +82,6 @@ def _verdict(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 class _Facts:
-    """Measures each target of a run."""
-
     def __init__(self, record: RunRecord) -> None:
         self._results = [one for one in record.results if not one.is_task and not one.is_left_out]
         self._summary = summarize(record)

@@ -24,15 +24,11 @@ UTILIZATION = table(
     "model agents requests busy_s cost_usd utilization mean_concurrency peak slot_utilization requests_per_min mean_s"
 )
 ALL = "(all)"
-"""The row for all, a name that no agent or model can have."""
+"""A name that no agent or model can have."""
 
 
 def percentiles_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
-    """Return percentiles of durations and output speed, one row per number; columns are `PERCENTILES`.
-
-    `total_s`, `queued_s`, `backoff_s` are of finished agents; `api_s`, `ttft_s`, `output_tokens_per_s` of successful
-    requests; none of reused answers. P95 needs 20 values, P99 100.
-    """
+    """Return one row per number, none of reused answers. P95 needs 20 values, P99 100."""
     agents = [one for record in records for one in record.results if one.attempts and one.total_s is not None]
     agents = [one for one in agents if not one.is_served]
     requests = Facts.of(agents).succeeded
@@ -69,11 +65,9 @@ def _spread(name: str, of: str, found: Iterable[float | None]) -> dict[str, obje
 
 
 def utilization_frame(record: RunRecord, slots: int | None = None) -> pd.DataFrame:
-    """Return how busy each model and all were; columns are `UTILIZATION`; raise `DeclarationError` for bad `slots`.
+    """Return how busy each model and all were; raise `DeclarationError` for bad `slots`.
 
-    `busy_s` sums the seconds of requests; `utilization` is the share of the wall time with a request in flight; `peak`
-    and `mean_concurrency` count those in flight; `slot_utilization` is `mean_concurrency / slots`, `NA` without
-    `slots`; `mean_s` is per request. Reused answers are no requests. Times are `NA` if nothing finished.
+    `utilization` is the share of the wall time with a request in flight, `slot_utilization` `mean_concurrency / slots`.
     """
     if slots is not None and not (is_number(slots) and slots > 0):
         raise DeclarationError(f"slots must be a number above 0, got {shown_value(slots)}.")

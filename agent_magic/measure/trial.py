@@ -9,10 +9,10 @@ The best setting has the highest score. Another setting is
 
 Certain means: at most `error_rate` of such trials err in any comparison, at any look, by a confidence sequence at
 `error_rate / comparisons` each (Bonferroni). So a trial may stop once decided, and worse settings are dropped early.
+Scores outside 0 to 1 have no such sequence: they are compared by Student's t at the end, once.
+
 Source: `agent_magic.measure.intervals`; dropping is successive elimination, Even-Dar et al., "Action Elimination and
 Stopping Conditions", JMLR 7, 2006.
-
-Scores outside 0 to 1 have no such sequence: they are compared by Student's t at the end, once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 Verdict = Literal["best", "as good", "worse", "undecided", "unknown"]
 Stopped = Literal["decided", "sample", "rows", "budget", "stopped"]
-"""Why a trial ended: it was decided, its sample, rows or budget were used up, or the user stopped it."""
 TRIAL: Final[Mapping[str, str]] = {
     "model": "string",
     "effort": "string",
@@ -55,7 +54,7 @@ TRIAL: Final[Mapping[str, str]] = {
     "more": "Int64",
     "errors": "Int64",
 }
-"""`trial.frame`: `cost_usd` and `total_s` are means per answer, `run_usd` is a whole run at that rate."""
+"""`cost_usd` and `total_s` are means per answer, `run_usd` is a whole run at that rate."""
 PAIRS: Final[Mapping[str, str]] = {
     "setting": "string",
     "other": "string",
@@ -68,12 +67,7 @@ PAIRS: Final[Mapping[str, str]] = {
 
 
 class Setting(NamedTuple):
-    """A setting of a trial.
-
-    Attributes:
-        model: The model; None: as recorded.
-        effort: The effort; None: as recorded.
-    """
+    """A setting of a trial; `None` is as recorded."""
 
     model: str | None
     effort: str | None
@@ -88,10 +82,9 @@ class Tried(NamedTuple):
     """One answer of a trial.
 
     Attributes:
-        cost_usd: Dollars of its request, even if reused and not paid; `None` if unknown, or counted in an equal row
-            with the same answer.
-        work_s: Seconds of its work, without waiting; `None` if unknown.
-        by_tokens: True if the dollars are computed from its tokens: it was reused, bought by neither run nor trial.
+        cost_usd: Dollars of its request, even if reused and not paid; `None` if counted in an equal row.
+        work_s: Seconds of its work, without waiting.
+        by_tokens: True if the dollars are computed from its tokens: bought by neither run nor trial.
     """
 
     agent: str
@@ -202,7 +195,7 @@ class Trial(Shown):
         return f"the {plural(more, 'row')} left {'is' if more == 1 else 'are'} too few to decide" if more else NO_ROWS
 
     def _more(self, found: Interval) -> tuple[int, bool]:
-        """Return about how many more answers decide a difference, at most the rows left, and whether these suffice."""
+        """Return about how many more answers decide, at most the rows left, and whether these suffice."""
         needed, left = more_needed(found, self.margin), self._left(found.n)
         return min(needed, left), needed <= left
 
@@ -210,7 +203,7 @@ class Trial(Shown):
         return max(0, (self.rows if self.gradable is None else self.gradable) - graded)
 
     def _to_decide(self) -> str:
-        """Return how many more rows would decide between the best setting and the others; empty if unknown."""
+        """Return how many more rows would decide between the best setting and the others."""
         best, pairs = self._best(), self._pairs()
         if best is None:
             return ""
@@ -240,7 +233,6 @@ class Trial(Shown):
         return all(0 <= score <= 1 for tried in self.tried for score in _scores(tried).values())
 
     def verdicts(self) -> list[Verdict]:
-        """Return the verdict on each setting."""
         pairs, best = self._pairs(), self._best()
         found: list[Verdict] = []
         for place in range(len(self.settings)):
@@ -339,7 +331,7 @@ class Trial(Shown):
         return f"Trial({self.target!r}: {self.headline()})\n{self.frame.to_string(index=False)}"
 
     def headline(self) -> str:
-        """Return the result in one line: the best setting, how sure that is, and dollars of a run with the chosen."""
+        """Say the best setting, how sure that is, and dollars of a run with the chosen."""
         verdicts, chosen = self.verdicts(), self.chosen
         names = {
             kind: [s.label for s, v in zip(self.settings, verdicts, strict=True) if v == kind] for kind in verdicts
@@ -361,11 +353,7 @@ class Trial(Shown):
         return f"{'; '.join(parts)} {about}.{self._to_decide()} {apply}"
 
     def why_unknown(self, place: int) -> str:
-        """Return why answers of a setting have no grade; empty if all have one.
-
-        Args:
-            place: Its place in `settings`.
-        """
+        """Return why answers of a setting have no grade; empty if all have one."""
         return why_not([one.grade for one in self.tried[place]])
 
 
@@ -379,7 +367,6 @@ SAID: Final[Mapping[Verdict, str]] = {
 
 
 def settings_of(model: Any, effort: Any) -> tuple[Setting, ...]:
-    """Combine models and efforts."""
     found = tuple(dict.fromkeys(Setting(one, other) for one in _listed(model) for other in _listed(effort)))
     if len(found) < 2:
         raise DeclarationError("A trial compares settings.", hint="Give two models or efforts at least: model=[...].")
@@ -394,8 +381,7 @@ def last_compared(trials: Sequence[Trial]) -> Trial:
 def with_scores(frame: pd.DataFrame, trials: Sequence[Trial], record: RunRecord) -> pd.DataFrame:
     """Add the scores of the last trial to scenarios: scores are never forecast.
 
-    Columns: `score`, `score_low`, `score_high`; `score_of`, the measured setting; `to_score`, how to measure a missing
-    one. A frame that has them is unchanged.
+    `score_of` is the measured setting, `to_score` how to measure a missing one. A frame that has them is unchanged.
     """
     if not trials or "score" in frame.columns:
         return frame

@@ -51,10 +51,9 @@ class Truths(NamedTuple):
 
 
 def grade_truth(answers: Sequence[Answered], target: str, truth: Any) -> Truths:
-    """Grade answers against a column of the rows, values by row key, or one value for a single agent.
+    """Grade against a column of the rows, values by row key, or one value for a single agent.
 
-    A choice or a bool is right or wrong; a number scores its error; a text is right if it is equal once normalised, as
-    in Rajpurkar et al., "SQuAD", 2016, its evaluation script.
+    A text is right if it is equal once normalised, as in Rajpurkar et al., "SQuAD", 2016, its evaluation script.
     """
     kind, classes = _kind_of(answers, target)
     find, name = _truth_finder(answers, truth)
@@ -82,7 +81,7 @@ def grade_truth(answers: Sequence[Answered], target: str, truth: Any) -> Truths:
 
 
 def _foreign(target: str, more: Sequence[Any], classes: Sequence[Any], pairs: Sequence[tuple[Any, Any]]) -> str:
-    """Return a note on truths that no answer can equal; empty for none."""
+    """Return a note on truths that no answer can equal."""
     if not more or not classes:
         return ""
     count, some = sum(wanted in more for wanted, _ in pairs), ", ".join(map(shown_value, more[:4]))
@@ -91,7 +90,7 @@ def _foreign(target: str, more: Sequence[Any], classes: Sequence[Any], pairs: Se
 
 
 def _respelt(more: Sequence[Any], classes: Sequence[Any]) -> str:
-    """Return a note on values that differ only in spelling; empty for none."""
+    """Return a note on values that differ only in spelling."""
     plain = {str(one).strip().casefold(): one for one in classes}
     found = [(one, plain[key]) for one in more if (key := str(one).strip().casefold()) in plain]
     return f" {shown_value(found[0][0])} is spelled otherwise than {shown_value(found[0][1])}." if found else ""
@@ -195,10 +194,9 @@ def score_answers(
     grader: Grader | None = None,
     part: bool = False,
 ) -> pd.DataFrame:
-    """Grade answers by a truth or a function, store the grades, and return a row per metric; columns are `SCORE`.
+    """Grade by a truth or a function, store the grades, and return a row per metric.
 
-    `part` says that these are a few of many answers, whose truths may all fail to fit by chance. Raise
-    `DeclarationError` unless exactly one of truth and grader is given and fits.
+    `part` says that these are a few of many answers, whose truths may all fail to fit by chance.
     """
     if (truth is None) == (grader is None):
         raise DeclarationError("run.score takes one of truth= and grader=.", hint="Such as truth='column'.")
