@@ -1,6 +1,6 @@
-"""The public classes: `Agent`, `Context`, `Plan`, `Policy`, `Claude`, `Session`, `Run`, `Ledger`, `share`.
+"""The public classes, loaded on first use.
 
-The modules here have a method per question, and call the rooms that answer it. Names are loaded on first use.
+The modules here have a method per question, and call the rooms that answer it.
 """
 
 from __future__ import annotations

@@ -29,9 +29,8 @@ _SET = "%agents limits and %agents prices set them."
 _CONNECT = "am.Pool(..., route=...) and %agents connect NAME --route set it."
 _NOBODY: Final = "An outage is only forecast: it cannot be applied."
 OUTSIDE: Final = {"limits": _SET, "prices": _SET, "route": _CONNECT, "outage": _NOBODY}
-"""Arguments of what-ifs that no declaration has, and advice instead."""
+"""Advice for arguments of what-ifs that no declaration has."""
 DROPPED, BACK = "dropped", "declared again"
-"""Markers of a dropped agent, and of one that is back."""
 HINT: Final = "Give a row of run.whatif(...), one of run.advise().changes, or what a trial found."
 
 
@@ -92,29 +91,14 @@ class Applied(Generic[P]):
 
 
 class Change(NamedTuple):
-    """A change.
-
-    Attributes:
-        whatif: Arguments of `run.whatif`.
-        options: Options by agent or group that no what-if has.
-    """
+    """A change: arguments of `run.whatif`, and options by agent or group that no what-if has."""
 
     whatif: Mapping[str, Any]
     options: Options = MappingProxyType({})
 
 
 def apply_to(kind: type[P], forecaster: Forecaster, what: object, trials: Sequence[Trial]) -> Applied[P]:
-    """Return a run's plan with a change.
-
-    Args:
-        kind: The class of the plan.
-        forecaster: The forecaster of the run.
-        what: A row of a what-if, a finding of an advice, a trial, or a setting of one.
-        trials: The run's trials, last one last.
-
-    Raises:
-        DeclarationError: It changes nothing that is declared, or cannot be read.
-    """
+    """Return a run's plan with a change, or raise `DeclarationError` for one that changes nothing that is declared."""
     plan, asked = forecaster.record.plan, _change_of(forecaster.record, what, trials)
     scenario = scenarios_of(forecaster, asked.whatif)[0].scenario
     changes: dict[int, dict[str, Any]] = {}
@@ -154,7 +138,6 @@ def _anew(plan: Plan, asked: Change) -> dict[str, dict[str, tuple[Any, Any]]]:
 
 
 def _change_of(record: RunRecord, what: object, trials: Sequence[Trial]) -> Change:
-    """Return the change that a value means."""
     if isinstance(what, Trial):
         if what.chosen is None:
             raise DeclarationError(f"The trial chose no setting: {what.headline()}.", hint="Look at trial.frame.")
@@ -188,7 +171,7 @@ def _of_setting(record: RunRecord, setting: Setting, target: str | None) -> dict
 
 
 def _of_row(row: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
-    """Return the arguments of a row: its columns of that name, except `NA`."""
+    """Return a row's arguments: its columns of that name, except `NA`."""
     given = {name: row[name] for name in ARGUMENTS if name in row and _is_said(row[name])}
     for name, hint in OUTSIDE.items():
         if given.pop(name, None):
@@ -208,7 +191,7 @@ def _of_row(row: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
 
 
 def _of_words(option: str, text: str, plan: Plan) -> dict[str, str]:
-    """Return the models by agent in a row's words: `claude-haiku-5-5 for facts; claude-opus-5-5 for the rest`."""
+    """Parse a row's models by agent: `claude-haiku-5-5 for facts; claude-opus-5-5 for the rest`."""
     found: dict[str, str] = {}
     for part in text.split("; "):
         value, _, names = part.rpartition(" for ")

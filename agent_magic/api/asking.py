@@ -20,11 +20,7 @@ DOUBT_HINTS = "a calls it again, r gives a result, n says that it failed"
 
 
 def asker_of(ask: Asker | None) -> Asker | None:
-    """Return the asker of a person: the user's, or the terminal; `None` without either.
-
-    Args:
-        ask: The user's.
-    """
+    """Return the user's asker, or the terminal; `None` without either."""
     return ask if ask is not None or not on_terminal() else TerminalAsker().ask
 
 
@@ -35,7 +31,7 @@ def on_terminal() -> bool:
 
 
 class TerminalAsker:
-    """Asks on a terminal, one question at a time. The run goes on meanwhile."""
+    """Asks on a terminal, one question at a time; the run goes on meanwhile."""
 
     # A question is removed when it is answered or no longer open.
 
@@ -48,7 +44,7 @@ class TerminalAsker:
         self._view = view
 
     async def ask(self, question: Question) -> Verdict:
-        """Print a question and read the answer. This is an `Asker`."""
+        """Print a question and read the answer."""
         async with self._turn:
             self._count += 1
             if self._view is not None:

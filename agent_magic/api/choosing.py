@@ -6,11 +6,10 @@ Candidates are the named ones, `auto:A,B`, or the provider's, cheapest first.
    `--needs vision`, if the provider does not know how it sees pictures.
 2. If two or more were graded by one grader on at least `ENOUGH` answers to the same prompt, the cheapest is chosen that
    is not known to be worse than the best: the interval of their difference reaches 0.
-3. Otherwise the first is chosen, or the second if a rule of `HARD` applies. The reason has its number, or says that
-   none applies, and names the missing grades.
+3. Otherwise the first is chosen, or the second if a rule of `HARD` applies.
 
-A choice is part of the frozen plan: replays, what-ifs and forecasts use the chosen model. Grades come from
-`run.score`, `run.judge` and `run.trial`, in this session or the ledger.
+The reason names the rule and missing grades. A choice is part of the frozen plan: replays and forecasts use it. Grades
+come from `run.score`, `run.judge` and `run.trial`, in this session or the ledger.
 
 Source of the tokens in `HARD`: Hsieh et al., "RULER: What's the Real Context Size of Your Long-Context Language
 Models?", COLM 2024: of models that claim 32,000 tokens of context or more, half are good at that length. Its other
@@ -92,7 +91,7 @@ class Choice(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Grades of one model's answers; mean dollars of an answer are `NaN` if unknown."""
+    """Grades of one model's answers; `NaN` for an unknown mean cost."""
 
     score: Interval
     cost_usd: float
@@ -100,7 +99,7 @@ class Measured(NamedTuple):
 
 
 def with_models(plan: P, session: Session, recorded: Mapping[str, str] | None = None) -> P:
-    """Return a plan with a model for every agent; chosen ones have a reason, and a cassette's win over the rules."""
+    """Choose a model for every agent; those of a cassette win over the rules."""
     choices = {one for one in {*plan.models} if candidates_of(one) is not None}
     if not choices:
         return plan
@@ -122,13 +121,12 @@ def with_models(plan: P, session: Session, recorded: Mapping[str, str] | None = 
 
 
 def as_asked(plan: P, policy: Policy, session: Session) -> P:
-    """Return a plan as it is asked: with a model for every agent, and equal rows of a group as the policy says."""
+    """Return a plan as it is asked: with models, and equal rows of a group as the policy says."""
     plan = with_models(plan, session)
     return asked_apart(type(plan), plan) if policy.identical == "each" else plan
 
 
 def choose(agent: Agent, session: Session, prompt_tokens: int) -> Choice:
-    """Choose the model of an agent."""
     named = candidates_of(agent.model) or session.client.choices
     session.check_models(named)
     if not named:
@@ -168,12 +166,7 @@ def _by_grades(fitting: Sequence[str], measured: Mapping[str, Measured], few: st
 
 
 def is_worse(one: Interval, best: Interval) -> bool:
-    """Return whether a score is significantly lower than another one, by their intervals.
-
-    Args:
-        one: The score.
-        best: The other one.
-    """
+    """Return whether a score is significantly lower than another one, by their intervals."""
     return best.value - one.value > math.hypot(one.high - one.value, best.value - best.low)
 
 
@@ -185,7 +178,7 @@ def _fits(model: str, agent: Agent, session: Session, usage: Usage) -> bool:
 
 
 def _measured(rows: Sequence[Graded], models: Sequence[str]) -> dict[str, Measured]:
-    """Return the latest grades of models, by the target and grader that cover most of them."""
+    """Return the models' latest grades, by the target and grader that cover most of them."""
     by_grader: dict[tuple[str, str], dict[str, list[Graded]]] = {}
     for row in rows:
         if row.model in models:

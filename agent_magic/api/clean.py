@@ -1,7 +1,7 @@
 """A clean process, without keys, network or session: what replays there replays for a reader.
 
-`python -m agent_magic.api.clean` reads plans and the name of a cassette as JSON, replays each in turn, and writes
-the fingerprints of their frames.
+`python -m agent_magic.api.clean` reads plans and a cassette as JSON, and writes the fingerprints of the replays'
+frames.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OURS = ("ANTHROPIC_", "CLAUDE_", "AGENT_MAGIC_")
 
 
 def clean_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return an environment without the keys of any provider and without our settings."""
+    """Return an environment without keys of providers and without our settings."""
     secrets = secrets_of(environment)
     return {
         name: value
@@ -90,7 +90,6 @@ def main() -> int:
 
 
 def _replayed(task: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Replay the runs of a job, and return their fingerprints."""
     deck = Deck(read_cassette(Path(task["cassette"])))
     plans = [Plan.from_dict(row["plan"]) for row in task["plans"]]
     played = [deck.play(plan, timeout_s=task["timeout_s"]) for plan in plans]

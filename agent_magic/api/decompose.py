@@ -227,7 +227,7 @@ def analyse(task: str | Plan, work_s: Mapping[str, float] | None = None) -> Anal
 
 
 def _with_source(prompt: str, agent: str, value: str) -> str:
-    """Return a prompt with the value of a source in place of `{{ source }}`, or else behind it."""
+    """Put the value of a source in place of `{{ source }}`, or else behind the prompt."""
     asked = renamed_names(Template.parse(prompt, agent=agent), {"source": value})
     return asked if asked != prompt else f"{prompt}\n\n{{{{ {value} }}}}"
 
@@ -251,7 +251,7 @@ def _name(words: str) -> str:
 
 
 def _files(paths: str | Path | Iterable[str | Path], wanted: Callable[[Path], bool]) -> list[Path]:
-    """Return the files that are named, and of folders those that are wanted."""
+    """Return the named files, and the wanted ones of folders."""
     several = [paths] if isinstance(paths, str | Path) else list(paths)
     found: list[Path] = []
     for path in map(Path, several):
@@ -271,7 +271,7 @@ def _is_python(path: Path) -> bool:
 
 
 def _is_text(path: Path) -> bool:
-    """Return True for a file of UTF-8 text: content that a model can be sent."""
+    """Return whether a file is UTF-8 text, which a model can be sent."""
     if not path.is_file():
         return False
     try:
@@ -301,7 +301,7 @@ def _dotted(folder: Path) -> str:
 
 
 def _imported(name: str, source: str, home: list[str], package: str, known: Iterable[str]) -> set[str]:
-    """Return the modules of a package that one of them imports, without itself."""
+    """Return the other modules of a package that one of them imports."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError) as error:

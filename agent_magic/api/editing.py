@@ -38,7 +38,6 @@ def edit(record: RunRecord, name: str, text: Any, ledger: SqliteLedger | None) -
 
 
 def unedit(record: RunRecord, name: str, ledger: SqliteLedger | None) -> None:
-    """Take the edit of an agent's answer back; see `Run.unedit`."""
     result = editable(record, name)
     kept = {place: one for place, one in record.edits.items() if place[0] != result.name}
     record.edits.clear()
@@ -66,7 +65,7 @@ def editable(record: RunRecord, name: str) -> AgentResult:
 
 
 def check(agent: Step, text: str) -> None:
-    """Raise `InvalidAnswer` if a text does not fit the agent's type, or its check."""
+    """Refuse a text that does not fit the agent's type or check."""
     if not text.strip():
         raise InvalidAnswer("it is empty")
     if agent.part is not None and agent.part.asks:

@@ -23,7 +23,6 @@ P = TypeVar("P", bound=Plan)
 
 
 def plan_of(kind: type[P], record: RunRecord, target: str, judge: Judge, against: RunRecord | None) -> P:
-    """Return the plan of a judge; see `Run.judge_plan`."""
     answers = answers_of(record, target)
     if not isinstance(judge, Judge):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DeclarationError("judge must be am.judge('...').", hint="A function goes to run.score(grader=...).")
@@ -43,7 +42,7 @@ async def ask_judge(
     policy: Policy | None,
     session: Session,
 ) -> pd.DataFrame:
-    """Run a judge's plan and grade the answers by its verdicts; see `Run.judge`."""
+    """Run a judge's plan and grade the answers by its verdicts."""
     done = (await run_plan(plan_of(Plan, record, target, judge, against), policy, session)).record
     answers, parts = answers_of(record, target), [agent.part for agent in done.plan.agents]
     said = {part.key: one for part, one in zip(parts, done.results, strict=True) if part is not None}

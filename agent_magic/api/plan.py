@@ -1,4 +1,4 @@
-"""`Plan`: what users hold of a plan. Methods that call the rooms."""
+"""`Plan`: what users hold of a plan."""
 
 from __future__ import annotations
 

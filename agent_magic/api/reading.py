@@ -1,4 +1,4 @@
-"""`Reading`: the record of a run as frames, numbers and pictures. One-line methods that call the rooms."""
+"""`Reading`: the record of a run as frames, numbers and pictures."""
 
 from __future__ import annotations
 

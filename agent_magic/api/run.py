@@ -1,4 +1,4 @@
-"""`Run`: the results of a run, what-ifs about it, and actions on it. It calls the rooms."""
+"""`Run`: the results of a run, what-ifs about it, and actions on it."""
 
 from __future__ import annotations
 
@@ -358,7 +358,7 @@ class Run(Reading):
         unedit(self.record, name, self._ledger(session))
 
     def _ledger(self, session: Session | None) -> SqliteLedger | None:
-        """Return the ledger in which the next run of the session looks."""
+        """Return the ledger of the session's next run."""
         found = session or self.session
         return None if found is None else found.ledger
 
@@ -567,5 +567,4 @@ class Run(Reading):
 
 
 def _other(run: Run | None) -> RunRecord | None:
-    """Return the record of the run that a judge compares with."""
     return None if run is None else record_of(run, "judge")

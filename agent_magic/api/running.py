@@ -123,7 +123,7 @@ def driver_of(  # noqa: PLR0913 - the options of `Plan.run`
     recorded: Match | None = None,
     asker: Asker | None = None,
 ) -> Driver:
-    """Return the driver of a run; `alone` in its session it shares no slots and no history."""
+    """Return the driver of a run; `alone` it shares no slots and no history of its session."""
     if not isinstance(plan, Plan):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise PlanError(f"{shown_value(plan)} is not a Plan. Give Plan([Agent('name', '...'), ...]).")
     client = session.client

@@ -386,11 +386,7 @@ def _is_running(ask: Callable[[], object]) -> bool:
 
 
 def session_of(session: Session | None, **given: object) -> Session:
-    """Return the given session, or a new one from `client`, `ledger`, `prices` and `limits`.
-
-    Raises:
-        PlanError: Both are given.
-    """
+    """Return the given session, or a new one from `client`, `ledger`, `prices` and `limits`; refuse both."""
     if session is None:
         return Session(**given)  # pyright: ignore[reportArgumentType] - the arguments of the calls are typed
     if any(one is not None for one in given.values()):
@@ -401,11 +397,7 @@ def session_of(session: Session | None, **given: object) -> Session:
 
 
 def checked_limits(limits: object, provider: Provider) -> dict[str, Limits]:
-    """Return limits by model class, as the provider names them.
-
-    Raises:
-        DeclarationError: They are something else.
-    """
+    """Return limits by model class, as the provider names them."""
     if limits is None:
         return {}
     given = cast("dict[str, object]", limits) if isinstance(limits, dict) else {"": limits} if limits else {}

@@ -1,4 +1,4 @@
-"""`await run.trial(...)`: runs a sample of rows under several settings and grades the answers, batch by batch."""
+"""`await run.trial(...)`: a sample of rows under several settings, asked and graded batch by batch."""
 
 from __future__ import annotations
 
@@ -53,7 +53,6 @@ class TrialOptions:
     seed: int = 0
 
     def check(self) -> None:
-        """Raise `DeclarationError` for the first invalid option."""
         check_integer("n", self.n)
         check_positive("margin", self.margin, 1.0)
         check_positive("error_rate", self.error_rate, 0.5)
@@ -71,10 +70,7 @@ async def run_trial(
     session: Session,
     keep: Callable[[Trial], None],
 ) -> Trial:
-    """Run a trial and keep it, also if it is stopped; the policy's budget covers all of it.
-
-    Rows answered by the run under a setting are not asked again.
-    """
+    """Run a trial and keep it, also if it is stopped; rows answered by the run are not asked again."""
     options.check()
     session.check_models(one.model for one in options.settings)
     rows = rows_to_try(record, options.target, truth=options.truth, grader=options.grader)
@@ -107,7 +103,7 @@ class Rows(NamedTuple):
 
 
 def rows_to_try(record: RunRecord, target: str, *, truth: Any = None, grader: Grader | Judge | None = None) -> Rows:
-    """Return the rows of a trial, after trying its grader on existing answers, so that all paid ones can be graded."""
+    """Return a trial's rows, after trying its grader on existing answers, so that all paid ones can be graded."""
     answers = answers_of(record, target)
     first, name = answers[0], target.partition(".")[0]
     part = record.plan[first.result.name].part
@@ -132,8 +128,6 @@ def rows_to_try(record: RunRecord, target: str, *, truth: Any = None, grader: Gr
 
 
 class _Trial:
-    """A trial under way."""
-
     def __init__(
         self,
         record: RunRecord,
@@ -156,7 +150,6 @@ class _Trial:
 
     @property
     def has_answers(self) -> bool:
-        """Whether any answer was graded."""
         return any(self._tried)
 
     async def run(self) -> Trial:
@@ -241,7 +234,7 @@ class _Trial:
     def _tried_one(
         self, key: str, bought: Mapping[str, AgentResult], priced: set[str], result: AgentResult, grade: Grade
     ) -> Tried:
-        """Return an answer with the cost paid by the run or trial, or else the price of its tokens."""
+        """Return an answer with its cost in the run or trial, or else the price of its tokens."""
         if result.status != "succeeded" or key in priced:  # equal rows have the dollars of one
             return Tried(result.name, grade, None, None)
         priced.add(key)
@@ -266,10 +259,7 @@ class _Trial:
 
 
 def trial_plans(kind: type[P], record: RunRecord, options: TrialOptions) -> tuple[list[P], str]:
-    """Return the plans of a trial, one per setting, with its sampled rows; with `until`, all rows.
-
-    Also return the number of rows with a truth in words; empty if all can be graded.
-    """
+    """Return one plan per setting, with its sampled rows or (`until`) all, and the rows with a truth in words."""
     check_integer("n", options.n)
     found = rows_to_try(record, options.target, truth=options.truth, grader=options.grader)
     batches = _batches(found.gradable, _with_keys(options, found.all))
@@ -278,7 +268,7 @@ def trial_plans(kind: type[P], record: RunRecord, options: TrialOptions) -> tupl
 
 
 def _plan_of(kind: type[P], record: RunRecord, setting: Setting, rows: Sequence[Answered]) -> P:
-    """Return the plan of a run with these rows alone, under a setting."""
+    """Return the plan of these rows alone, under a setting."""
     few = record.plan.select([one.result.name for one in rows])
     given = {name: value for name, value in setting._asdict().items() if value is not None}
     return with_options(kind, few, {few.number(one.result.name): given for one in rows})
@@ -299,7 +289,7 @@ def _with_keys(options: TrialOptions, answers: Sequence[Answered]) -> TrialOptio
 
 
 def _strata(answers: Sequence[Answered], options: TrialOptions) -> list[str]:
-    """Return the stratum of each row: its truth, or else the run's answer, if these are few words."""
+    """Return each row's stratum: its truth, or else the run's answer, if these are few words."""
     truths = options.truth
     if isinstance(truths, str):
         found = [str(one.row.get(truths)) for one in answers]
@@ -320,7 +310,7 @@ def _bought(record: RunRecord, results: Sequence[AgentResult]) -> dict[str, Agen
 
 
 def _asked(answers: Sequence[Answered]) -> int:
-    """Return how many rows of a run are asked, without those that share an equal one's answer."""
+    """Count the asked rows, without those that share an equal one's answer."""
     return sum(not one.result.is_shared for one in answers)
 
 

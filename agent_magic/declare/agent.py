@@ -1,10 +1,5 @@
 """An agent: a named prompt with the options of its request, and what these options need of each other.
 
-```
-%%agent label --cascade claude-haiku-5-5,claude-sonnet-5-5 --escalate "answer.confidence < 0.7" --returns Label
-%%agent report --model claude-sonnet-5-5 --fallback claude-opus-5-5
-```
-
 Fallbacks, if its model cannot answer, and cascades, if it is unsure, are rules of an agent's attempts, not separate
 steps: an agent keeps one row and one answer, and each attempt names its model.
 """
@@ -50,7 +45,7 @@ from agent_magic.declare.validation import (
 from agent_magic.errors import DeclarationError, UndefinedField
 
 DEFAULT_MODEL = "claude-haiku-5-5"
-"""The model of an agent that names none: the cheapest current one."""
+"""The cheapest current model."""
 DEFAULT_MAX_TOKENS = 2048
 DEFAULT_TIMEOUT_S = 300.0
 NO_TOOLS = Tools()
@@ -59,11 +54,9 @@ _OF_THE_FIRST = ("system", "role", "context", "cite", "group")
 FEWEST = 2
 """Minimum models of a cascade, or a choice."""
 _HEDGE_SHARE: Final = re.compile(r"p([5-9]\d)")
-"""A share of answers, after which one is overdue: `p95`."""
 _HEAD: Final = (
     "Do what each of these items says, apart from the others. Give exactly one answer for each item, with its number."
 )
-"""Begins the prompt of a request for several items; see `agent_magic.declare.grouping`."""
 
 
 @known_keywords
@@ -193,7 +186,7 @@ class Agent(AgentOptions):
 
 
 def _check_together(agent: Agent) -> None:
-    """Raise `DeclarationError` for two options of which the API, or an agent, takes one."""
+    """Refuse options that the API, or an agent, cannot combine."""
     error = partial(DeclarationError, agent=agent.name)
     if agent.cite and agent.returns is not None:
         message = f"Agent {agent.name!r} has cite and returns. The API accepts only one of them."
@@ -203,7 +196,7 @@ def _check_together(agent: Agent) -> None:
 
 
 def _check_continues(agent: Agent) -> None:
-    """Raise `DeclarationError` if an agent that continues a conversation would change its beginning."""
+    """Refuse options that would change the beginning of a continued conversation."""
     if agent.continues is None:
         return
     if agent.continues == agent.name:
@@ -216,13 +209,11 @@ def _check_continues(agent: Agent) -> None:
 
 
 def _asking(prompt: str) -> str:
-    """Return the template of a request for several items, by the prompt for one."""
     inside = f'<item number="{{{{ number }}}}">\n{prompt}\n</item>'
     return f"{_HEAD}\n{{% for number, key, item in item %}}\n{inside}\n{{% endfor %}}"
 
 
 def _check_group(agent: Agent) -> None:
-    """Raise `DeclarationError` if an agent with `group` cannot be asked for several items at once."""
     if agent.group is None:
         return
     group: Any = agent.group
@@ -243,7 +234,6 @@ def _check_group(agent: Agent) -> None:
 
 
 def _each_once(agent: Agent) -> dict[str, Any]:
-    """Return the options that name models, each model once."""
     # A cascade begins with `model`; a fallback differs from those before it.
     cascade = tuple(dict.fromkeys(agent.cascade))
     model = agent.model if agent.model is not None or not cascade else cascade[0]
@@ -252,7 +242,6 @@ def _each_once(agent: Agent) -> dict[str, Any]:
 
 
 def _check_models(agent: Agent) -> None:
-    """Raise `DeclarationError` if a cascade or a choice is invalid, or a cascade has no condition to escalate."""
     if agent.needs or agent.other_models or ":" in (agent.model or ""):
         _check_choice(agent)
     error = partial(DeclarationError, agent=agent.name)
@@ -264,7 +253,6 @@ def _check_models(agent: Agent) -> None:
 
 
 def _check_choice(agent: Agent) -> None:
-    """Raise `DeclarationError` for a choice of models that is none."""
     error = partial(DeclarationError, agent=agent.name)
     for need in agent.needs:
         check_word(f"needs of agent {agent.name!r}", need, NEEDS, error=error)
@@ -300,7 +288,7 @@ def _check_cascade(agent: Agent, error: partial[DeclarationError]) -> None:
 
 
 def _check_escalate_fields(agent: Agent, escalate: str) -> None:
-    """Raise for a field that the answer lacks, before all answers are paid for."""
+    """Refuse a field that the answer lacks, before any answer is paid for."""
     for path in condition_of(escalate, agent.name, "escalate").paths:
         if agent.returns is None and len(path) > 1:
             message = f"--escalate {escalate!r} of agent {agent.name!r}: a text has no field {path[1]!r}."
@@ -311,7 +299,6 @@ def _check_escalate_fields(agent: Agent, escalate: str) -> None:
 
 
 def _check_hedge(agent: Agent) -> None:
-    """Raise `DeclarationError` if the `hedge` of an agent is invalid, or conflicts with its other options."""
     if agent.hedge is None:
         return
     hedge, error = agent.hedge, partial(DeclarationError, agent=agent.name)
@@ -329,7 +316,7 @@ def _check_hedge(agent: Agent) -> None:
 
 
 def _check_speculate(agent: Agent) -> None:
-    """Raise `DeclarationError` if an agent with `speculate` has no condition, or effects that cannot be undone."""
+    """Refuse `speculate` without a condition, or with effects that cannot be undone."""
     if not agent.speculate:
         return
     error = partial(DeclarationError, agent=agent.name)

@@ -1,8 +1,7 @@
 """Arguments of a function, written by a model: their schema, and how they are read.
 
-The schema comes from the signature, the annotations and the docstring. The model's JSON is read strictly, since a
-truncated call must never run with half of its arguments: duplicate members, `NaN` and text after the end are refused.
-Then pydantic converts it to the function's types, such as an `Enum` or a user's model.
+The JSON is read strictly, since a truncated call must never run with half of its arguments: duplicate members, `NaN`
+and text after the end are refused. Then pydantic converts it to the function's types.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 _SIMPLE = frozenset({str, int, float, bool})
 MOST_ECHOED = 2000
-"""The characters of a text that was no JSON which the model sees again."""
+"""Characters of invalid JSON that the model sees again."""
 NO_JSON = "INVALID_JSON"
 """The field that returns invalid JSON to the model."""
 TYPES = "str, int, float, bool, Literal, Enum, list[...], X | None, a dataclass, TypedDict or pydantic model"
@@ -40,10 +39,10 @@ class Arguments:
 
     Attributes:
         strict: True if the provider's grammars support the schema.
-        reader: The pydantic model of the arguments; `None` if only the schema is known, as in a record.
+        reader: The pydantic model; `None` if only the schema is known, as in a record.
         always: Parameters that are always passed, since their default is in an annotation.
-        simple: True if reading runs no code of the user: texts, numbers and the like, and lists of them.
-        decimals: The schema with decimals marked, as text; empty without any.
+        simple: True if reading runs no code of the user.
+        decimals: The schema with decimals marked; empty without any.
     """
 
     schema: str
@@ -56,11 +55,6 @@ class Arguments:
 
     @classmethod
     def of(cls, function: Callable[..., Any], what: str) -> Arguments:
-        """Return the arguments of a function.
-
-        Raises:
-            DeclarationError: A parameter has no type, or JSON cannot represent it.
-        """
         from pydantic.fields import FieldInfo
 
         parameters = parameters_of(function, what)
@@ -84,11 +78,7 @@ class Arguments:
         return cls(sendable(text), sendable(description), strict, reader, always, simple, decimals)
 
     def read(self, text: str) -> dict[str, Any]:
-        """Read the arguments of a call; see `Tool.arguments`.
-
-        Raises:
-            InvalidArguments: They do not fit. The message is for the model.
-        """
+        """Read a call's arguments; errors are for the model."""
         text, data = _strict(text)
         if self.reader is None:
             return data
@@ -111,7 +101,7 @@ class Arguments:
 
 
 def _is_simple(kind: Any) -> bool:
-    """Return whether pydantic reads a type without calling anything of the user's."""
+    """Return whether pydantic reads a type without the user's code."""
     inner = typing.get_args(kind)
     if typing.get_origin(kind) is list and inner:
         return _is_simple(inner[0])
@@ -119,7 +109,7 @@ def _is_simple(kind: Any) -> bool:
 
 
 def _told(text: str) -> tuple[str, dict[str, str]]:
-    """Return a docstring's descriptions of the function and each parameter, in Google, NumPy or Sphinx style."""
+    """Return a docstring's descriptions of the function and each parameter."""
     import docstring_parser  # the Anthropic SDK requires it
 
     try:
@@ -134,7 +124,7 @@ def _told(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _model(parameters: tuple[Parameter, ...], texts: dict[str, str], what: str) -> Any:
-    """Return the pydantic model of the arguments, with numbered fields, so that parameters may have any name."""
+    """Return the pydantic model; numbered fields allow any parameter names."""
     import pydantic
     from pydantic.fields import FieldInfo
 
@@ -151,7 +141,6 @@ def _model(parameters: tuple[Parameter, ...], texts: dict[str, str], what: str) 
 
 
 def _description(kind: Any, text: str | None) -> dict[str, Any]:
-    """Return the description of a parameter by the docstring, unless its annotation has one."""
     from pydantic.fields import FieldInfo
 
     own = any(isinstance(one, FieldInfo) and one.description for one in getattr(kind, "__metadata__", ()))
@@ -159,11 +148,7 @@ def _description(kind: Any, text: str | None) -> dict[str, Any]:
 
 
 def _checked(parameter: Parameter, what: str) -> Any:
-    """Return the type of a parameter as pydantic takes it.
-
-    Raises:
-        DeclarationError: It cannot be written as JSON.
-    """
+    """Return a type as pydantic takes it, or refuse one that cannot be JSON."""
     import pydantic
 
     def failed(error: BaseException) -> DeclarationError:
@@ -182,7 +167,7 @@ def _checked(parameter: Parameter, what: str) -> Any:
 
 
 def _schema_of(model: Any, what: str) -> tuple[Schema, str]:
-    """Return the schemas that pydantic writes, without a warning for each default that JSON cannot hold."""
+    """Return pydantic's schemas, without a warning for each default that JSON cannot hold."""
 
     def failed(error: BaseException) -> DeclarationError:
         return DeclarationError(f"The parameters of {what} have no schema: {reason_of(error)}.")
@@ -197,16 +182,11 @@ def _schema_of(model: Any, what: str) -> tuple[Schema, str]:
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """Read the arguments of a call, strictly: one JSON object without duplicate names or `NaN`.
-
-    Raises:
-        InvalidArguments: They are something else. The message is for the model.
-    """
+    """Read one JSON object without duplicate names or `NaN`."""
     return _strict(text)[1]
 
 
 def _strict(text: str) -> tuple[str, dict[str, Any]]:
-    """Return the JSON of the arguments as the model wrote it, and as data."""
     text = text.strip() or "{}"
     try:
         data: Any = _STRICT.decode(text)
@@ -221,9 +201,7 @@ def _strict(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def as_input(text: str) -> dict[str, Any]:
-    """Return a call's arguments as sent back to the model; other text than a JSON object becomes a field of one.
-
-    Numbers keep their digits; see `agent_magic.declare.answers.lenient.written`.
+    """Return arguments as sent back to the model: other text than a JSON object becomes a field of one.
 
     Source: the vendor's page on fine-grained tool streaming.
     """
@@ -251,7 +229,6 @@ def _finite(word: str) -> float:
 
 
 def _invalid(error: BaseException) -> InvalidAnswer:
-    """Return the error for the model."""
     return InvalidAnswer(wrong_fields(error) or f"a type of the arguments raised {reason_of(error)}")
 
 

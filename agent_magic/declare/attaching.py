@@ -28,10 +28,7 @@ if TYPE_CHECKING:
 
 
 def read_content(steps: Sequence[Step], values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a plan's values with pictures and queries read now, so that later changes do not count.
-
-    Also return replacements shown in prompts for values that a task takes unchanged.
-    """
+    """Return values with pictures and queries read now, and what prompts show for values that tasks take as is."""
     # A figure or query of which a prompt uses a part, such as `{{ ax.get_title() }}`, is unchanged.
     shown = [name for name, value in values.items() if not is_frozen(value)]
     if not shown:
@@ -45,7 +42,7 @@ def read_content(steps: Sequence[Step], values: dict[str, Any]) -> tuple[dict[st
 
 
 def shows_content(agent: Step, values: Mapping[str, Any]) -> bool:
-    """Return whether an agent sends pictures or documents, or must have some to cite."""
+    """Return whether an agent sends attachments, or must have some to cite."""
     if agent.attach or agent.cite or (agent.context is not None and holds_content(values.get(agent.context))):
         return True
     found = values if agent.part is None else {**values, **agent.part.values}
@@ -53,14 +50,7 @@ def shows_content(agent: Step, values: Mapping[str, Any]) -> bool:
 
 
 def render(agent: Step, shared: Sequence[str | Attachment], values: Mapping[str, Any]) -> Prompt:
-    """Return the prompt of an agent: its shared parts, its attachments, then its text.
-
-    Attached values other than pictures and documents become documents of their text. A missing answer is empty, and
-    omitted.
-
-    Raises:
-        DeclarationError: The prompt cannot be rendered; or an attachment is a path, or has no text.
-    """
+    """Fill in shared parts, attachments (as documents of their text if needed), and the text."""
     prompt = agent.template.render(values)
     if not agent.attach and not shared:
         return prompt
@@ -76,11 +66,10 @@ def render(agent: Step, shared: Sequence[str | Attachment], values: Mapping[str,
 
 
 Parts = tuple[str | Attachment, ...]
-"""A context that is pictures and documents, and texts beside them, in their order."""
+"""The pictures, documents and texts of a context, in order."""
 
 
 def documents_of(agents: Sequence[Step], values: Mapping[str, Any]) -> dict[str | None, Parts]:
-    """Return the contexts that are pictures or documents, or have some among their parts, by their names."""
     users = {one.context: one for one in reversed(agents) if one.context is not None}
     return {
         name: tuple(_parts(name, values[name], user.name))
@@ -95,7 +84,6 @@ def _attachments(name: str, value: object, agent: str) -> Iterator[Attachment]:
 
 
 def _parts(name: str, value: object, agent: str, does: str = "shares") -> Iterator[str | Attachment]:
-    """Yield pictures and documents, and what else there is as text, in order."""
     if holds_content(value) and not is_one(value):
         every = cast("dict[str, object]", value).values() if isinstance(value, dict) else cast("list[object]", value)
         for one in every:
@@ -121,11 +109,7 @@ def _parts(name: str, value: object, agent: str, does: str = "shares") -> Iterat
 
 
 def checked(prompt: Prompt, agent: Step, *, ahead: bool = False) -> Prompt:
-    """Return a prompt after checking that it can be sent; `ahead` if answers are missing, which may become documents.
-
-    Raises:
-        DeclarationError: It is empty, too large for a request, or has nothing to cite.
-    """
+    """Refuse a prompt that is empty, too large or has nothing to cite; `ahead` if answers are missing."""
     if not prompt.text or prompt.text.isspace():
         agent.template.check_not_empty(prompt.text)
     if prompt.attachments or agent.cite:

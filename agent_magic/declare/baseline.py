@@ -28,11 +28,8 @@ def one_agent(
 ) -> P:
     """Return the whole job of a plan as one request, in a plan with one agent, `baseline`.
 
-    The request has every prompt once, parents first, each under its agent's name with its system prompt or role; for a
-    parent's answer, it says to use the answer written above. A shared context is sent once. The answer may be as long
-    as those of all agents together, up to the model's maximum. So it is the same work with the same token cap, and its
-    input is that of agents that share everything; the quality of its answer is not measured. Its model is by default
-    the last agent's, which gives the final answer.
+    It has every prompt once, parents first, and refers to answers above. The token cap is that of all agents together,
+    up to the model's maximum, so the work is the same; quality is not measured.
     """
     if all(one.is_task for one in plan.agents):
         raise PlanError("A plan without agents has no baseline. Declare an agent first.")
@@ -73,12 +70,10 @@ def one_agent(
 
 
 def output_cap(plan: Plan) -> int:
-    """Return the most output tokens of all agents of a plan together."""
     return sum(agent.max_tokens or DEFAULT_MAX_TOKENS for agent in plan.agents)
 
 
 def _tasks(plan: Plan, contexts: list[str]) -> str:
-    """Write the tasks in order, contexts that not all share before them."""
     by_context = {agent.context: number for number, agent in enumerate(plan.agents) if agent.context is not None}
     shared = [f"# {name}\n{plan.context_of(by_context[name])}" for name in contexts]
     intro = (
@@ -93,7 +88,6 @@ def _prompt(plan: Plan, number: int) -> Prompt:
 
 
 def _attached(plan: Plan) -> dict[str, Attachment]:
-    """Return the pictures and documents of all prompts, each once; the tasks have their labels."""
     every = [one.attachment for number in plan.dag.order for one in _prompt(plan, number).attachments]
     once = {one.sha256: one for one in every}
     return {f"attached_{place}": one for place, one in enumerate(once.values(), 1)}

@@ -1,19 +1,7 @@
 r"""Agents as text: the options of a `%%agent` line, and the sections of a `%%agents` cell.
 
-```
-%%agents
-The purpose of the plan: a comment, never sent.
-
-## facts (researcher) --model claude-sonnet-5-5
-What is known about {{ topic }}?
-
-## report (writer) --after review
-Write a report of these facts: {{ facts }}
-```
-
-A heading is `## `, a name, an optional role in brackets, and options as in `%%agent`. The prompt is the text below it,
-without empty lines around it. As in Markdown, up to three blanks may precede a heading. `#` and `###` are prompt; a
-prompt line that begins with `## ` is written `\## `.
+A section's heading is `## `, a name, an optional role in brackets, and options as in `%%agent`; its prompt is the text
+below. As in Markdown, up to three blanks may precede a heading; a prompt line that begins with `## ` is written `\## `.
 """
 
 from __future__ import annotations
@@ -36,9 +24,8 @@ if TYPE_CHECKING:
     from agent_magic.declare.step import Step
 
 ORDER: Final[tuple[tuple[Form, ...], ...]] = (("value", "texts", "pairs"), ("notebook",), ("names",), ("switch",))
-"""The order in which options stand in a heading, by how they are written."""
 MOST_WRITTEN = 200
-"""The letters of a value that is written above a cell."""
+"""Characters of a value written above a cell."""
 
 _HEADING = re.compile(
     r"##[ \t]+(?P<name>\w+|\{[^{}]*\}|\$[\w.]+)(?:[ \t]+\((?P<role>[^()]*)\))?"
@@ -70,14 +57,11 @@ _TOOL_LINE = re.compile(
     )""",
     re.VERBOSE,
 )
-"""A comment that another tool reads at the top of a cell. Another `# word: text` may be a heading, and is prompt."""
+"""A comment for another tool at the top of a cell; another `# word: text` may be a heading, and is prompt."""
 
 
 def without_tool_lines(text: str) -> tuple[str, list[str]]:
-    """Split off the lines at the top of a cell's text for other tools, such as `#| echo: false`.
-
-    Return the rest without empty lines around it, and those lines. Text without such lines is unchanged.
-    """
+    """Split a cell's text from the lines for other tools at its top, such as `#| echo: false`."""
     lines, taken = text.split("\n"), list[str]()
     for number, line in enumerate(lines):
         plain = line.strip().lstrip("\ufeff")  # a byte order mark, in a cell from a file
@@ -90,7 +74,7 @@ def without_tool_lines(text: str) -> tuple[str, list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A section of a `%%agents` cell; `number` is the line of its heading in the cell, from 1 for the magic's line."""
+    """A section of a `%%agents` cell; the magic's line is number 1."""
 
     name: str
     line: str
@@ -99,7 +83,7 @@ class Section:
 
 
 def sections_of(text: str) -> tuple[str, list[Section]]:
-    """Split the text of a `%%agents` cell into the comment before the first heading, and the sections."""
+    """Split a cell into the comment before the first heading, and the sections."""
     heads: list[tuple[int, str, str]] = []
     parts: list[list[str]] = [[]]
     for number, line in enumerate(text.split("\n"), 2):
@@ -120,7 +104,7 @@ def sections_of(text: str) -> tuple[str, list[Section]]:
 
 
 def near_headings(text: str) -> list[str]:
-    """Return notes on prompt lines of a `%%agents` cell that look like headings, such as `##name`."""
+    """Return notes on prompt lines that look like headings, such as `##name`."""
     notes: list[str] = []
     for number, line in enumerate(text.split("\n"), 2):
         near = _NEAR.fullmatch(line.rstrip())
@@ -130,7 +114,6 @@ def near_headings(text: str) -> list[str]:
 
 
 def _heading(line: str, number: int) -> tuple[str, str]:
-    """Return the agent's name, and the heading as the line of a `%%agent` cell."""
     found = _HEADING.fullmatch(line.rstrip())
     if found is None:
         hint = r"Write ## name (role) --options; in a prompt write \## or ###."
@@ -142,7 +125,6 @@ def _heading(line: str, number: int) -> tuple[str, str]:
 
 
 def options_text(agent: Agent, *, without: str = "") -> str:
-    """Return an agent's options as in its cell, except `without`."""
     rows = [row for row in AGENT.values() if row.help]
     held: dict[str, Any] = {row.name: getattr(agent, row.name) for row in rows if row.form != "notebook"}
     named: dict[str, Any] = {row.name: getattr(agent, row.name) for row in rows if row.form == "notebook"}
@@ -165,7 +147,6 @@ def options_text(agent: Agent, *, without: str = "") -> str:
 
 
 def _written(row: Option, value: Any) -> list[Any]:
-    """Return the values of an option, one for each time it is given."""
     if row.form == "texts":
         return [unescaped(one) for one in value]
     if row.form == "pairs":
@@ -174,7 +155,6 @@ def _written(row: Option, value: Any) -> list[Any]:
 
 
 def race_text(step: Step) -> str:
-    """Write the options of a race as they stand in its cell."""
     return f"--first-of {','.join(step.parameters)}"
 
 
@@ -188,11 +168,7 @@ def _quoted(value: object, agent: str) -> str:
 
 
 def to_cell(steps: Iterable[Step], *, name: str = "agents", description: str = "") -> str:
-    """Write agents as one `%%agents` cell, without values and contexts, which are the notebook's.
-
-    Raises:
-        PlanError: A step is a function, or has options that a cell cannot hold.
-    """
+    """Write one `%%agents` cell, or raise `PlanError` for what it cannot hold."""
     head = "%%agents" if name == "agents" else f"%%agents --plan {name}"
     parts = [f"{head}\n{_escaped(description)}".strip()]
     for step in steps:
@@ -208,7 +184,7 @@ def to_cell(steps: Iterable[Step], *, name: str = "agents", description: str = "
 
 
 def values_note(plan: Plan) -> str:
-    """Return a note of values to define before a plan's cell runs: short values as Python, others by name."""
+    """Return a note of values to define first: short ones as Python, others by name."""
     values = plan.values
     plain = {name: repr(one) for name, one in values.items() if isinstance(one, str | int | float | bool)}
     short = {name: text for name, text in plain.items() if len(text) <= MOST_WRITTEN}

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from agent_magic.declare.step import Step
 
 CHANGED: Final = (*(name for name, row in AGENT.items() if row.changes), "prompt")
-"""The options that may differ: a named model replaces a cascade."""
+"""A named model replaces a cascade."""
 ANEW: Final = ("group", "rounds", "most")
-"""Options that determine the steps of a plan: a change expands its steps again."""
+"""Options that determine the steps of a plan: a change expands it again."""
 P = TypeVar("P", bound="Plan")
 
 
 def with_options(
     kind: type[P], plan: Plan, changes: Mapping[int, Mapping[str, Any]], *, without: Collection[int] = ()
 ) -> P:
-    """Return a plan in which agents have other options, by number, without some that no other agent needs."""
+    """Change options of agents by number, and drop some that no other agent needs."""
     agents = [
         with_changes(agent, changes.get(number, {}))
         for number, agent in enumerate(plan.agents)
@@ -35,22 +35,18 @@ def with_options(
 
 
 def declared_anew(kind: type[P], plan: Plan, changes: Mapping[str, Mapping[str, Any]]) -> P:
-    """Return a plan in which declarations have other options, those included that determine which steps there are.
-
-    `changes` are by declared name, such as `{"label": {"group": 5}}`.
-    """
+    """Change options by declared name, those included that determine the steps."""
     steps = [with_changes(one, changes.get(one.name, {})) for one in declared(plan)]
     return _of_steps(kind, plan, steps, {one.each: _items_of(plan, one.each) for one in steps if one.each is not None})
 
 
 def asked_apart(kind: type[P], plan: P) -> P:
-    """Return a plan in which requests for several items ask for each, those with the same prompt too."""
+    """Return a plan that asks each item of a common request, those with the same prompt too."""
     shares = any(one.part is not None and one.part.shares for one in plan.agents)
     return _of_steps(kind, plan, apart(plan.agents)) if shares else plan
 
 
 def _items_of(plan: Plan, over: str) -> dict[Any, Any]:
-    """Return the items of a value that steps were declared for: a plan keeps the items only."""
     parts = (one.part for one in plan.agents)
     return {one.key: one.item for one in parts if one is not None and one.over == over and not one.source}
 
@@ -69,14 +65,13 @@ def _of_steps(kind: type[P], plan: Plan, steps: Collection[Step], items: Mapping
 
 
 def with_changes(step: Step, options: Mapping[str, Any]) -> Step:
-    """Return a step with other options. A named model replaces a cascade."""
     if options.get("model"):
         options = {"cascade": (), "escalate": None, "needs": (), "chosen": "", **options}
     return replace(step, **options)
 
 
 def without_value(prompt: str, name: str) -> str:
-    """Return a prompt without `{{ name }}`, and without tags and lines that held nothing else."""
+    """Remove `{{ name }}` from a prompt, and tags and lines that held nothing else."""
     # Other uses, as in `{{ name.field }}`, stay.
     placed = rf"\{{\{{-?\s*{re.escape(name)}\s*-?\}}\}}"
     text = re.sub(rf"(?m)^## {re.escape(name)}\n({placed})", r"\1", prompt)  # as `depends_on` writes it
@@ -86,7 +81,7 @@ def without_value(prompt: str, name: str) -> str:
 
 
 def changed_options(before: Plan, after: Plan) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """Return the differences between agents of two plans by declared name and option, without those in `ANEW`."""
+    """Return differing options by declared name, before and after, without those in `ANEW`."""
     found: dict[str, dict[str, tuple[Any, Any]]] = {}
     for agent, name in zip(before.agents, declared_names(before), strict=True):
         other = after.agents[after.index[agent.name]] if agent.name in after.index else None

@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
 TRUE = "true"
 ANSWER = "answer"
-"""The name of the answer in the condition of `escalate`."""
 _SET = re.compile(r"(?<![=<>!])=(?!=)")
 """An assignment, never intended in a condition."""
 
 
 @lru_cache(maxsize=1024)
 def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
-    """Return a condition (`when`, `until` or `escalate`) as a template that renders `TRUE` if it holds."""
+    """Return a condition as a template that renders `TRUE` if it holds."""
     title = f"--{option} {text!r} of agent {agent!r}"
     example = "answer.confidence < 0.7" if option == "escalate" else "review.score < 4"
     hint = f'Write an expression over answers and values: --{option} "{example}".'
@@ -44,7 +43,7 @@ def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
 
 
 def check_flow(step: StepOptions) -> None:
-    """Raise `DeclarationError` for an unreadable condition, and for options that need or exclude each other."""
+    """Refuse an unreadable condition, and options that need or exclude each other."""
     error = partial(DeclarationError, agent=step.name)
     for option in ("when", "until"):
         if (text := getattr(step, option)) is not None:
@@ -60,23 +59,17 @@ def check_flow(step: StepOptions) -> None:
 
 
 def deciding_names(step: StepOptions) -> tuple[str, ...]:
-    """Return the names that decide whether and how often a step runs: in its conditions and `each`."""
     conditions = [(step.when, "when"), (step.until, "until")]
     names = [name for text, option in conditions if text for name in condition_of(text, step.name, option).names]
     return tuple(dict.fromkeys([*(() if step.each is None else (step.each.partition(".")[0],)), *names]))
 
 
 def without_own(names: tuple[str, ...], each: str | None, part: Part | None) -> tuple[str, ...]:
-    """Return the names that a step uses of others: its item is its own."""
+    """Leave out a step's own item."""
     if each is None and (part is None or not part.has_item):
         return names
     return tuple(name for name in names if name not in OWN)
 
 
 def holds(condition: Template, values: Mapping[str, object]) -> bool:
-    """Return whether a condition is true.
-
-    Raises:
-        DeclarationError: It cannot be evaluated: a name or a field is missing, or types do not fit.
-    """
     return condition.render(values).text == TRUE

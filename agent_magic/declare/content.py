@@ -1,17 +1,8 @@
-"""Pictures and documents in prompts.
+"""Pictures and documents in prompts: `{{ fig }}`, `{{ scan }}`, `--attach report`.
 
-```
-fig, ax = plt.subplots()                    a figure is a value like any other: {{ fig }}
-scan = am.image("scan.png")                 {{ scan }}, or --attach scan
-report = am.pdf("report.pdf")
-rules = am.text_file("rules.md")
-```
-
-An `Attachment` holds the bytes once. Requests, ledgers and cassettes name them by their sha256.
-
-A prompt is a text with a label per attachment, such as `[image fig]`, and the list of their places. During rendering,
-an attachment writes a mark with a random number drawn for this rendering: it passes through loops, joins and filters as
-text does, and no text by a model or user can contain it. Afterwards marks become labels. A mark cut or changed by a
+An `Attachment` holds the bytes once; requests, ledgers and cassettes name them by their sha256. During rendering it
+writes a mark with a random number of this rendering: it passes through loops, joins and filters as text does, and no
+other text can contain it. Afterwards marks become labels, `[image fig]`, with their places. A mark cut or changed by a
 filter is an error, and nothing is sent.
 """
 
@@ -45,11 +36,11 @@ _WINDOW = 12
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A picture or a document, read. A prompt uses it as `{{ name }}`, and `--attach name` puts it first.
+    """A picture or a document, read: `{{ name }}`, or first by `--attach name`.
 
     Attributes:
         media_type: Such as `image/png`, `application/pdf` or `text/plain`.
-        size: Number of bytes.
+        size: Bytes.
         width, height: Pixels of a picture; 0 for a document.
         pages: Pages of a PDF; 0 if unknown.
         data: The bytes; empty if removed from a recording.
@@ -65,40 +56,33 @@ class Attachment:
     pages: int = 0
     data: bytes = field(default=b"", repr=False, compare=False)
     KEPT: ClassVar = ("kind", "media_type", "sha256", "title", "size", "width", "height", "pages")
-    """The fields that stand in records; the bytes are kept once, beside them."""
+    """The fields in records, which keep the bytes beside them."""
 
     def __str__(self) -> str:
-        """Return its mark while a prompt is rendered, and its label elsewhere."""
+        """Return its mark while a prompt is rendered, else its label."""
         marks = _MARKS.get()
         return self.label if marks is None else marks.mark(self)
 
     def __repr__(self) -> str:
-        """Return its mark too: a list of pictures in a prompt is written by their `repr`."""
+        """Return the mark too: lists in a prompt are written by `repr`."""
         return str(self) if _MARKS.get() is not None else f"Attachment({self.label}, {self.facts})"
 
     @property
     def facts(self) -> str:
-        """Its size in words."""
         if self.kind == "image":
             return f"{self.width}x{self.height}"
         return f"{self.pages} pages" if self.pages > 1 else "1 page" if self.pages else f"{self.size:,} bytes"
 
     @property
     def label(self) -> str:
-        """What stands for it in the text of a prompt."""
         return f"[{self.kind} {self.title}]" if self.title else f"[{self.kind}]"
 
     @property
     def text(self) -> str:
-        """The text of a document that is text; empty for the others."""
+        """The text of a text document; empty for others."""
         return self.data.decode() if self.media_type == PLAIN_TEXT else ""
 
     def block(self, data: str) -> dict[str, Any]:
-        """Return its content block.
-
-        Args:
-            data: What stands for its bytes.
-        """
         kind = "text" if self.media_type == PLAIN_TEXT else "base64"
         block: dict[str, Any] = {
             "type": self.kind,
@@ -108,22 +92,16 @@ class Attachment:
 
     @property
     def sent_bytes(self) -> int:
-        """Its bytes in a request: text as it is, the rest as base64."""
+        """Bytes in a request: text as it is, the rest as base64."""
         return self.size if self.media_type == PLAIN_TEXT else -(-self.size // 3) * 4
 
 
 def with_bytes(files: Iterable[Attachment], file_of: Callable[[str], bytes]) -> tuple[Attachment, ...]:
-    """Return pictures and documents with their bytes, found by sha256."""
     return tuple(replace(one, data=file_of(one.sha256)) for one in files)
 
 
 class Placed(NamedTuple):
-    """An attachment in the text of a prompt.
-
-    Attributes:
-        at: Where in the text its label begins.
-        attachment: What stands there.
-    """
+    """An attachment in a prompt; its label begins at `at`."""
 
     at: int
     attachment: Attachment
@@ -138,12 +116,9 @@ class Prompt(NamedTuple):
 
 
 NO_PROMPT = Prompt("")
-"""The prompt of a step without requests."""
 
 
 class _Marks:
-    """The marks of one rendering."""
-
     def __init__(self) -> None:
         self._nonce = ""
         self._known: list[Attachment] = []
@@ -154,11 +129,7 @@ class _Marks:
         return f"{_START}{self._nonce}{len(self._known) - 1:06d}{_END}"
 
     def placed(self, text: str) -> Prompt:
-        """Replace the marks in a text by labels.
-
-        Raises:
-            ValueError: A part of a mark is left.
-        """
+        """Replace marks by labels; raise `ValueError` if part of a mark is left."""
         if not self._known:
             return Prompt(text)
         parts = re.split(rf"{_START}{self._nonce}(\d{{6}}){_END}", text)
@@ -175,7 +146,7 @@ class _Marks:
         return Prompt("".join(parts), tuple(found))
 
     def _remains(self) -> Iterator[str]:
-        """Yield traces of a mark that was cut or turned around, which a model writes only by chance."""
+        """Yield traces of a cut or reversed mark, which a model writes only by chance."""
         yield _START + self._nonce[:2]
         for number in (self._nonce, self._nonce[::-1]):
             yield from (number[start : start + _WINDOW] for start in range(len(number) - _WINDOW + 1))
@@ -185,7 +156,7 @@ _MARKS: ContextVar[_Marks | None] = ContextVar("agent_magic_marks", default=None
 
 
 class Marking:
-    """Renders a prompt: inside `with`, attachments write marks; `placed` converts the text to a prompt."""
+    """Makes attachments write marks inside `with`; `placed` converts the text to a prompt."""
 
     def __enter__(self) -> _Marks:
         marks = _Marks()
@@ -197,10 +168,7 @@ class Marking:
 
 
 def blocks_of(text: str, attachments: Sequence[Placed], shared: int = 0) -> list[str | Attachment]:
-    """Return the texts and attachments of a prompt in sending order, without blank texts.
-
-    A text is cut at `shared`, so that the blocks before it are those of the others with the same context.
-    """
+    """Return texts and attachments in sending order, cut at `shared`, so that equal contexts are equal blocks."""
     found: list[str | Attachment] = []
     end = 0
     for at, attachment in attachments:
@@ -215,7 +183,6 @@ def _cut(text: str, begin: int, end: int, at: int) -> list[str]:
 
 
 def check_sizes(attachments: Iterable[Attachment], agent: str, text_bytes: int = 0) -> None:
-    """Raise `DeclarationError` for attachments that exceed one request."""
     every = list(attachments)
     pictures = [one for one in every if one.kind == "image"]
     of = f" of agent {agent!r}" if agent else ""
@@ -247,11 +214,11 @@ LEFT_OUT = (
     f"(left out: with more than {MANY} pictures none in a conversation may be longer than {MOST_PX_OF_MANY:,} pixels, "
     "and all of it has 32 MB at most; return fewer or smaller ones)"
 )
-"""Replaces a result's picture or document that would make the next request invalid."""
+"""Replaces an attachment of a result that would make the next request invalid."""
 
 
 def fitting(sent: Iterable[Attachment], more: Iterable[Attachment], text_bytes: int) -> list[bool]:
-    """Return True per new attachment that fits in a conversation; an omitted one leaves room for the next."""
+    """Return which new attachments fit in a conversation; an omitted one leaves room for the next."""
     pictures, large, total = 0, False, text_bytes
     found: list[bool] = []
     earlier = [*sent]
@@ -271,14 +238,7 @@ def _px(one: Attachment) -> str:
 
 
 class TokenRule(NamedTuple):
-    """A model's tokens of pictures and pages.
-
-    Attributes:
-        patch_px: Edge in pixels of the square that is one token.
-        most_px: Longer pictures are scaled down to this edge.
-        most_tokens: Pictures with more tokens are scaled down to this number.
-        page_tokens: Usual and maximum tokens of a PDF page, with its picture.
-    """
+    """A model's tokens of pictures, by squares of `patch_px` after scaling down, and usual and maximum per page."""
 
     patch_px: int
     most_px: int
@@ -286,7 +246,7 @@ class TokenRule(NamedTuple):
     page_tokens: tuple[int, int]
 
     def tokens(self, attachment: Attachment) -> tuple[int, int] | None:
-        """Return the tokens of an attachment, likely and at most; `None` if unknown."""
+        """Return likely and maximum tokens; `None` if unknown."""
         if attachment.kind == "image":
             found = self._of_picture(attachment.width, attachment.height)
             return found, found
@@ -309,7 +269,7 @@ class TokenRule(NamedTuple):
 
 
 def tokens_of(attachments: Iterable[Attachment], rule: TokenRule | None) -> tuple[int, int]:
-    """Return the tokens of attachments together, likely and at most, without the text in them."""
+    """Return likely and maximum tokens together, without the text in them."""
     # If unknown, the likely number is 0, and the maximum one per byte and per 256 pixels: more than any known rule.
     likely = most = 0
     for one in attachments:

@@ -73,11 +73,6 @@ class Context:
 
 
 def context_of(agent: Step, values: Mapping[str, Any]) -> str | None:
-    """Return the text an agent shares with others, if it has a context.
-
-    Raises:
-        DeclarationError: It cannot be rendered, or is empty.
-    """
     if agent.context is None:
         return None
     value = values[agent.context]
@@ -93,13 +88,7 @@ def context_of(agent: Step, values: Mapping[str, Any]) -> str | None:
 
 
 def with_contexts(contexts: Sequence[Context], agents: Sequence[Step], values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the values, with the text of each context that an agent uses among them.
-
-    Raises:
-        PlanError: Two contexts have one name, one has an agent's, or one uses an agent or another context.
-        UndefinedVariable: One uses a name without a value.
-        DeclarationError: One of their expressions fails.
-    """
+    """Add the text of each used context to the values; refuse one that uses an agent or another context."""
     if not contexts:
         return values
     by_name = {one.name: one for one in contexts}

@@ -1,8 +1,7 @@
 """Agents that continue the conversation of another: `%%agent more --continues analyst`.
 
-Such an agent sends the other's requests byte for byte: system prompt, tools, messages, thinking, tool results and the
-answer, followed by its prompt. So the provider's cache has all but the end. It inherits the tools, and by default model
-and effort: with others the cache would have nothing.
+They send the other's requests byte for byte, followed by their prompt, so the provider's cache has all but the end.
+They inherit the tools, and by default model and effort: with others the cache would have nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 
 def with_conversations(agents: Sequence[Step], places: Sequence[range], values: Container[str]) -> Sequence[Step]:
-    """Return the agents with options inherited from continued conversations."""
     if all(one.continues is None for one in firsts(agents, places)):
         return agents
     groups = groups_of(agents, places)
@@ -48,7 +46,6 @@ def _continued(
     values: Container[str],
     agent: Step,
 ) -> int | None:
-    """Return the number of the continued agent, if any."""
     name = str(agent.continues)
     if name not in groups:
         if name in values and name not in index:
@@ -66,7 +63,6 @@ def _continued(
 
 
 def _inheriting(agent: Agent, before: Step) -> Agent:
-    """Return an agent with inherited tools, and by default inherited model and effort."""
     if before.is_task:
         raise PlanError(f"Agent {agent.name!r} continues {before.name!r}, which is a function and has no conversation.")
     first = cast("Agent", before)

@@ -1,8 +1,6 @@
 """Plans from goals: the agent that is asked for a plan, and the reading of its answer.
 
-The coordinator is an agent in a separate plan: it is priced, recorded, reused and replayed. Its answer is data, read
-and checked like any plan; errors are those of its typed answer, so it is asked once more with them. Nothing of
-the plan runs by itself.
+The coordinator is an agent in a separate plan. An invalid plan is an invalid typed answer, so it is asked once more.
 """
 
 from __future__ import annotations
@@ -30,7 +28,6 @@ COORDINATOR: Final = "coordinator"
 MAX_TOKENS: Final = 8192
 """A plan of twenty agents with full prompts takes about five thousand."""
 TEXT: Final = frozenset({"", "text", "str", "string"})
-"""Values of `returns` that mean text."""
 STRATEGIES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "free": "",
@@ -41,7 +38,6 @@ STRATEGIES: Final[Mapping[str, str]] = MappingProxyType(
         "module": "Split the work by module: an agent waits for the agents of the modules that its module imports.",
     }
 )
-"""Strategies of splitting a goal, with the coordinator's instructions."""
 SYSTEM: Final = """You are a coordinator. You turn a goal into a plan of agents that work concurrently.
 
 Maximize concurrency: an agent that can start at once has an empty depends_on.
@@ -67,7 +63,6 @@ _AGENT: Final = {
 
 
 def schema() -> dict[str, Any]:
-    """Return the schema of a coordinator's answer, with the roles known now."""
     fields = {**_AGENT, "role": {"type": "string", "enum": [*ROLES]}}
     agents = {"type": "array", "items": _object(fields)}
     return {"title": "Plan", **_object({"description": {"type": "string"}, "agents": agents})}
@@ -87,7 +82,7 @@ def coordinator(
     model: str | None = None,
     max_tokens: int | None = None,
 ) -> P:
-    """Return the plan of one agent that is asked for a plan; that plan may use the goal's variables."""
+    """Return the plan of one agent that is asked for a plan, which may use the goal's variables."""
     check_text("goal", goal)
     if not goal.strip():
         raise DeclarationError("The goal is empty.", hint="Say below the %%plan line what is to be done.")
@@ -114,7 +109,6 @@ def coordinator(
 
 
 def _wrong_with(answer: object, values: Mapping[str, Any], most: int | None) -> str | None:
-    """Return the error of an answer; `None` if it is a plan."""
     try:
         read_plan(answer, Plan, values, most=most)
     except (PlanError, DeclarationError) as error:
@@ -125,12 +119,7 @@ def _wrong_with(answer: object, values: Mapping[str, Any], most: int | None) -> 
 def read_plan(
     answer: object, kind: type[P], values: Mapping[str, Any], *, name: str = "agents", most: int | None = None
 ) -> P:
-    """Return the plan in a coordinator's answer.
-
-    Raises:
-        PlanError: It is no valid plan; the message names the position.
-        DeclarationError: An agent is invalid.
-    """
+    """Return the plan in an answer; a `PlanError` names the position of what is wrong."""
     data = plain(answer)
     rows: list[dict[str, Any]] = data["agents"]
     if most is not None and len(rows) > most:
@@ -142,7 +131,7 @@ def read_plan(
 
 
 def _typed(agent: Any, returns: str) -> Any:
-    """Return an agent with the type of its answers; its prompt may use names, but no expressions."""
+    """Give an agent its answer type; its prompt may use names, but no expressions."""
     if not agent.template.simple:
         raise PlanError(f"The prompt of {agent.name!r} may use {{{{ name }}}} only, and no other template language.")
     written = returns.strip()

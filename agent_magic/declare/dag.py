@@ -22,11 +22,10 @@ class Dag:
     """A directed graph without cycles.
 
     Attributes:
-        order: All agents, parents before children, ties in declared order.
+        order: Parents before children, ties in declared order.
         layer: Length of the longest path to each agent from one without parents.
-        priority: Urgency of each agent or its descendants: more goes first. Empty without any.
-        alike: Ranges of agents with the same parents and children. In a plan they are equal places; see
-            `agent_magic.declare.equal_steps`.
+        priority: Highest priority among each agent and its descendants; empty without any.
+        alike: Ranges of agents with the same parents and children.
     """
 
     parents: tuple[tuple[int, ...], ...]
@@ -37,11 +36,7 @@ class Dag:
     alike: tuple[range, ...] = field(default=(), compare=False)
 
     def with_priority(self, own: Sequence[int]) -> Dag:
-        """Return the graph with priorities.
-
-        Args:
-            own: Priority of each agent, which its ancestors inherit.
-        """
+        """Return the graph with each agent's own priority, which its ancestors inherit."""
         if not any(own):
             return self
         found = list(own)
@@ -51,31 +46,27 @@ class Dag:
 
     @property
     def depth(self) -> int:
-        """The number of layers."""
         return max(self.layer, default=-1) + 1
 
     def layers(self) -> tuple[tuple[int, ...], ...]:
-        """Group the agents by layer, each in declared order."""
         rows: list[list[int]] = [[] for _ in range(self.depth)]
         for agent, layer in enumerate(self.layer):
             rows[layer].append(agent)
         return tuple(tuple(row) for row in rows)
 
     def ancestors(self, agents: Iterable[int]) -> set[int]:
-        """Return every agent that one of these waits for, directly or not."""
         return _reach(agents, self.parents)
 
     def descendants(self, agents: Iterable[int]) -> set[int]:
-        """Return every agent that waits for one of these, directly or not."""
         return _reach(agents, self.children)
 
     @cached_property
     def turns(self) -> tuple[Sequence[int], Sequence[int]]:
-        """Return `by_most` of the number of agents on each one's longest path to the end."""
+        """Return `by_most` of the agents on each one's longest path to the end."""
         return by_most(self.remaining([1.0] * len(self.order)), self.priority)
 
     def remaining(self, work: Sequence[float]) -> list[float]:
-        """Return per agent the longest path of work from its own start to the end of the plan, itself included."""
+        """Return per agent the longest path of work from its start to the end of the plan."""
         rest, alike = [0.0] * len(self.parents), self._alike
         for agent in self.backwards:
             below = self.children[agent]
@@ -91,12 +82,11 @@ class Dag:
 
     @cached_property
     def backwards(self) -> Sequence[int]:
-        """All agents, children before parents; of equal ones the first only."""
+        """Children before parents; of equal agents the first only."""
         others = set[int]().union(*(one[1:] for one in self.alike))
         return [one for one in reversed(self.order) if one not in others] if others else self.order[::-1]
 
     def longest_path(self, work: Sequence[float]) -> tuple[tuple[int, ...], float]:
-        """Return the agents on the path with the most work, first to last, and its length."""
         if not self.parents:
             return (), 0.0
         rest = self.remaining(work)
@@ -109,11 +99,7 @@ class Dag:
 
 
 def build_dag(parents: Sequence[Sequence[int]], names: Sequence[str] = (), alike: Sequence[range] = ()) -> Dag:
-    """Order the agents of a graph by each agent's parents; `alike` are ranges of equal agents.
-
-    Raises:
-        Cycle: Agents wait for each other.
-    """
+    """Order agents by their parents; `alike` are ranges of equal agents."""
     children: list[list[int]] = [[] for _ in parents]
     for agent, before in enumerate(parents):
         for parent in before:
@@ -137,7 +123,7 @@ def build_dag(parents: Sequence[Sequence[int]], names: Sequence[str] = (), alike
 
 
 def _find_cycle(parents: Sequence[Sequence[int]]) -> list[int]:
-    """Return a cycle in the direction of the work, from its first declared agent back to it."""
+    """Return a cycle in the direction of the work, closed at its first declared agent."""
     try:  # only here: graphlib takes ten times as long to order a plan as the loop above
         TopologicalSorter[int](dict(enumerate(parents))).prepare()
     except CycleError as error:
@@ -148,7 +134,7 @@ def _find_cycle(parents: Sequence[Sequence[int]]) -> list[int]:
 
 
 def without_laps(cycle: Sequence[str]) -> list[str]:
-    """Shorten a cycle of steps to the names of their declarations: rounds of a loop repeat them."""
+    """Shorten a cycle of steps to declared names: rounds of a loop repeat them."""
     found = list[str]()
     for name in cycle[:-1]:
         found = [*found[: found.index(name)], name] if name in found else [*found, name]
@@ -156,7 +142,7 @@ def without_laps(cycle: Sequence[str]) -> list[str]:
 
 
 def by_most(rest: Sequence[float], priority: Sequence[int] = ()) -> tuple[Sequence[int], Sequence[int]]:
-    """Rank the agents by priority, then remaining work, most first: the rank of each, and the agents by rank."""
+    """Rank the agents by priority, then most remaining work: each one's rank, and the agents by rank."""
     ordered = tuple(sorted(range(len(rest)), key=rest.__getitem__, reverse=True))
     if priority:
         ordered = tuple(sorted(ordered, key=priority.__getitem__, reverse=True))
@@ -164,7 +150,6 @@ def by_most(rest: Sequence[float], priority: Sequence[int] = ()) -> tuple[Sequen
 
 
 def places(ordered: Sequence[int]) -> tuple[int, ...]:
-    """Return per agent, its place among these."""
     place = [0] * len(ordered)
     for number, agent in enumerate(ordered):
         place[agent] = number

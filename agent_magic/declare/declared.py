@@ -1,4 +1,4 @@
-"""What was declared of a plan: the way back from its steps, which `expansion` makes, to one for a group or a loop."""
+"""What was declared of a plan: the way back from its expanded steps to one for a group or a loop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def declared_names(plan: Plan) -> tuple[str, ...]:
-    """Return the declared name of each step: for a member the group's, for a request its agent's."""
+    """Return each step's declared name: of a member the group's, of a request its agent's."""
     hedged = {one.hedges for one in plan.agents}
     found: list[str] = []
     for one in plan.agents:
@@ -32,7 +32,7 @@ def declared_names(plan: Plan) -> tuple[str, ...]:
 
 
 def askers(plan: Plan, numbers: Iterable[int]) -> list[int]:
-    """Return the agents that ask for steps: for a grouped or hedged row, its requests."""
+    """Return who asks for steps: for a grouped or hedged row, its requests."""
     found: list[int] = []
     hedged = {one.hedges for one in plan.agents if one.hedges is not None}
     for number in numbers:
@@ -47,7 +47,7 @@ def askers(plan: Plan, numbers: Iterable[int]) -> list[int]:
 
 
 def declared(plan: Plan) -> Iterator[Step]:
-    """Yield a plan's steps as declared: one for all items of a value, or all rounds of a loop."""
+    """Yield one step for all items of a value, or all rounds of a loop."""
     seen: set[str] = set()
     raced = {one.hedges: one for one in plan.agents if isinstance(one, Agent) and one.hedges is not None}
     for step in plan.agents:
@@ -68,7 +68,6 @@ def declared(plan: Plan) -> Iterator[Step]:
 
 
 def _whole(step: Step, part: Part, members: int) -> Step:
-    """Return the step that a member of a group was declared by."""
     again = part.over.startswith(REPEATS)
     if isinstance(step, Agent) and part.asks:
         return declared_agent(step, part)

@@ -6,9 +6,6 @@ Positive or negative? {{ item.text }}
 
 %%agent check --each reviews            check_0 waits for label_0 only: both are for the same row
 Is {{ label }} right for {{ item.text }}?
-
-%%agent report                          waits for all of them, and uses all their answers
-Sum up: {{ check }}
 ```
 
 Items of an answer, and rounds of a loop, are groups too, with reserved members; see `agent_magic.declare.expansion`.
@@ -35,18 +32,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound="StepOptions")
 ITEM, KEY = "item", "key"
-"""Names in prompts of the item, and of its key: the row's label, the dict's key, or its number from 0."""
+"""The key is the row's label, the dict's key, or the item's number from 0."""
 OWN = frozenset({ITEM, KEY})
 ROUNDS = "rounds of "
-"""Prefix of the step that begins the rounds of a loop, in `over` of its members."""
+"""Prefixes of `Part.over`: of a loop's first step, a repeated agent, a request for several items."""
 REPEATS = "repetitions of "
-"""Prefix of the name of a repeated agent."""
 REQUESTS = "requests for "
-"""Prefix of the name of a value with several items per request."""
 
 
 class Answers(tuple[Any, ...]):
-    """The answers of a group, in the order of its items. As text they are separated by an empty line."""
+    """The answers of a group in order; as text they are separated by an empty line."""
 
     __slots__ = ()
 
@@ -60,23 +55,19 @@ class Part:
 
     Attributes:
         group: The declared name of the group.
-        over: The name of the value with the items. In the prompt of an agent, the name of another group over the same
-            value is the answer for the same item.
-        number: The number of the item, from 0.
-        key: The key of the item; see `KEY`.
+        over: The value with the items; groups over one value use each other's answer for the same item.
+        number: Of an item from 0, of a round from 1.
         levels: Names of the levels of the value's index, if it has several; then `key` is a tuple.
         dtypes: The dtypes of that index, where the keys alone would give others.
-        item: The item: a `Row`, or an element of a list or dict.
-        source: The name of the step with the items in its answer; empty if the item is known before the run.
-        path: Place of the items in that answer: names of fields.
-        place: The number of the item there, from 0; in a request for several items from 1.
+        source: The step with the items in its answer; empty if the item is known before the run.
+        path: Fields that lead to the items in that answer.
+        place: Number of the item there from 0; in a request for several items from 1.
         most: Maximum items there.
         outer: The position of that step, if it is in a group itself.
-        rounds: Number of rounds of a loop, if this is a round, numbered from 1; 0 for an item.
-        asks: Maximum items of its request; their numbers, keys and items are in `item`; 0 for a step of one item. See
-            `agent_magic.declare.grouping`.
-        asked: The name of the step with the request for this item; empty for a separate request.
-        shares: True if an earlier item with the same prompt is asked there instead.
+        rounds: Number of rounds of the loop; 0 for an item.
+        asks: Maximum items of its request, whose numbers, keys and items are in `item`; 0 for one item.
+        asked: The step with the request for this item; empty for a separate request.
+        shares: True if an earlier item with the same prompt is asked instead.
     """
 
     group: str
@@ -98,37 +89,36 @@ class Part:
 
     @property
     def is_reserved(self) -> bool:
-        """True if the need for this step is unknown before the run: a place for an item, or a later round."""
+        """True if the need for it is unknown before the run: a place for an item, or a later round."""
         return bool(self.source) or (self.rounds > 0 and self.number > 1)
 
     @property
     def has_item(self) -> bool:
-        """True for items, False for rounds and repetitions."""
+        """False for rounds and repetitions."""
         return not self.rounds and not self.over.startswith(REPEATS)
 
     @property
     def is_counted(self) -> bool:
-        """True if no value gives the size of its group: items of an answer, rounds, repetitions."""
+        """True if no value gives the size of its group."""
         return bool(self.source) or not self.has_item
 
     @property
     def is_head(self) -> bool:
-        """True for the step that begins the rounds of a loop."""
+        """True for the first step of a loop."""
         return self.over == f"{ROUNDS}{self.group}"
 
     @property
     def values(self) -> dict[str, Any]:
-        """Values that only this agent's prompt can use, as far as known before the run."""
+        """Values that only this prompt can use, as far as known before the run."""
         return {} if self.source or not self.has_item else {ITEM: self.item, KEY: self.key}
 
 
 def one_of(step: T, part: Part, **changes: Any) -> T:
-    """Return the step for one part of a group, with other options; it is not checked again."""
+    """Return the step for one part of a group, not checked again."""
     return members_of(step, [part], **changes)[0]
 
 
 def members_of(step: T, parts: Sequence[Part], **changes: Any) -> list[T]:
-    """Return the step for each part of a group; see `one_of`."""
     # Nothing else costs as much as creating each of ten thousand rows. So the fields are read once, and set by the
     # slots themselves.
     kind = type(step)
@@ -147,7 +137,7 @@ def members_of(step: T, parts: Sequence[Part], **changes: Any) -> list[T]:
 
 
 def places_of(step: T, first: Part, **changes: Any) -> list[T]:
-    """Return the step for each place that is reserved for an item of one answer; see `Place`."""
+    """Return a `Place` for each item that one answer may have."""
     kind, found, new = type(step), list[T](), object.__new__
     own = [one.name for one in fields(cast("Any", kind)) if one.name not in {"name", "part"}]
     slots = [getattr(kind, name).__set__ for name in own]  # they are frozen
@@ -172,23 +162,19 @@ def places_of(step: T, first: Part, **changes: Any) -> list[T]:
 
 @cache
 def _placed(kind: Any) -> Any:
-    """Return the class of places of steps of a class."""
     return type(Place.__name__, (Place, kind), {"__slots__": (), "__module__": __name__})
 
 
 NAMES_ELSEWHERE = frozenset({"row", "it", "value", "element", "record", "each", "x"})
-"""What other tools call an item."""
 
 
 def hint_at_item(name: str, item: object) -> str:
-    """Return a hint on how a prompt uses its item or a field of it, for common other names; else empty."""
     if isinstance(item, Mapping) and name in item:
         return f"{{{{ {ITEM}.{name} }}}} is that of the item"
     return f"The item is {{{{ {ITEM} }}}}" if name in NAMES_ELSEWHERE else ""
 
 
 def columns_missing(paths: Iterable[tuple[str | int, ...]], item: object) -> list[str]:
-    """Return an error for columns that a prompt's paths use of its row and that do not exist."""
     if not isinstance(item, Row):
         return []
     taken = {path[1] for path in paths if len(path) > 1 and path[0] == ITEM and isinstance(path[1], str)}
@@ -225,7 +211,7 @@ def notes_on_missing(name: str, value: object, paths: Iterable[Sequence[str | in
 
 
 def groups_of(agents: Sequence[StepOptions], places: Sequence[range] = ()) -> Mapping[str, Mapping[int, int]]:
-    """Return the numbers of the agents of each group, by its name and the numbers of the items."""
+    """Return the agents' numbers by group name and item number."""
     found: dict[str, dict[int, int]] = {}
     many = {one.start: one for one in places}
     for number, agent in zip(firsts(range(len(agents)), places), firsts(agents, places), strict=True):
@@ -241,24 +227,19 @@ def groups_of(agents: Sequence[StepOptions], places: Sequence[range] = ()) -> Ma
 
 
 class View(NamedTuple):
-    """The meaning of a group's name in one agent's prompt.
-
-    Attributes:
-        kind: `all`; the `same` one for the agent's item or round, with none before the first round; or the `last` round
-            that ran.
-    """
+    """The meaning of a group's name in a prompt: `all`, the `same` item or round, or the `last` round that ran."""
 
     members: Sequence[int]
     kind: Literal["all", "same", "last"]
 
 
 def group_of(step: StepOptions) -> str:
-    """Return the name of the group that a step belongs to: items of one value, rounds of a loop; else its own."""
+    """Return the name of a step's group, else its own."""
     return step.name if step.part is None else step.part.group
 
 
 def view_of(agents: Sequence[StepOptions], group: Mapping[int, int], agent: StepOptions) -> View:
-    """Return the meaning of a group's name in an agent's prompt. A selected plan may have only some of a group."""
+    """Return the meaning of a group's name; a selected plan may have only some of a group."""
     # The first step of a loop's round, and each step itself, see the others as in the round before.
     other, part = agents[next(iter(group.values()))].part, agent.part
     if other is None:

@@ -38,14 +38,7 @@ class Edge:
 
 
 class Edges:
-    """The edges of a plan, from its agents.
-
-    Attributes:
-        parents: Numbers of each agent's parents: first those in its prompt, then those in its `after`.
-        inputs: Names of each agent's parents with answers that its prompt uses.
-        dropped: Dropped edges, as (agent, missing parent).
-        alike: Ranges of places with the same parents.
-    """
+    """The edges of a plan: `inputs` are parents in prompts, `dropped` pairs of agent and missing parent."""
 
     def __init__(
         self,
@@ -79,12 +72,12 @@ class Edges:
                 self.parents += self.parents[-1:] * others
 
     def _are_alike(self, place: Step) -> bool:
-        """Return whether all places for the items of an answer have the same edges: no group has one per place."""
+        """Return whether all places for an answer have the same edges: no group has one per place."""
         # Thousands may be reserved, of which few are needed.
         return self.groups.keys().isdisjoint((*place.reads, *place.after)) and not self.drops
 
     def _deciding(self, agent: Step, inputs: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
-        """Return the inputs of a step, with the source of its item and the names in its conditions."""
+        """Add the source of a step's item, and the names in its conditions."""
         part, found = agent.part, list[str]()
         if part is not None and part.source:
             inputs = tuple(dict.fromkeys((*inputs, *self._members(agent, (part.source,)))))
@@ -98,7 +91,7 @@ class Edges:
         return inputs, found
 
     def _members(self, agent: Step, names: Sequence[str]) -> Iterable[str]:
-        """Return names, those of groups replaced by the members that are meant."""
+        """Replace groups by the members that are meant."""
         if not self.groups:
             return names
         found: dict[str, None] = {}
@@ -108,7 +101,7 @@ class Edges:
         return found
 
     def _is_input(self, agent: Step, name: str) -> bool:
-        """Return whether a name in the prompt is a parent; if not, keep its value, drop it, or raise."""
+        """Return whether a name in a prompt is a parent; if not, keep its value, drop it, or raise."""
         if name in self.index and (name != agent.name or name not in self.values):
             return self._is_other(agent, name)
         if self.drops and name not in self.values:
@@ -131,7 +124,7 @@ class Edges:
             self.used[name] = self.values[name]
 
     def _is_parent(self, agent: Step, name: str) -> bool:
-        """Return whether a name in `after` is a parent; an unknown one is dropped, or an error."""
+        """Return whether a name in `after` is a parent; drop an unknown one, or raise."""
         if name in self.index:
             return self._is_other(agent, name)
         if not self.drops:
@@ -140,7 +133,7 @@ class Edges:
         return False
 
     def _is_other(self, agent: Step, name: str) -> bool:
-        """Return whether a name is not the agent's own, which is dropped or reported as a cycle."""
+        """Return whether a name is not the agent's own; drop that, or raise."""
         if name != agent.name or not self.drops:
             return True
         self._drop(agent.name, name)
@@ -151,7 +144,7 @@ class Edges:
         warnings.warn(f"Edge dropped: {agent!r} no longer waits for {missing!r}.", PlanWarning, stacklevel=6)
 
     def in_declared_order(self) -> Dag:
-        """Return all agents as one chain. Edges that point backwards are dropped with a warning each."""
+        """Chain all agents; edges that point backwards are dropped with a warning each."""
         for number, agent in enumerate(self.agents):
             for parent in self.parents[number]:
                 if parent >= number:

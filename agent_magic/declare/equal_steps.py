@@ -1,7 +1,6 @@
 """Equal steps: places reserved for the items of one answer, of which most may stay unused.
 
-They differ only in their names and item numbers. Code that prepares a plan or a run handles the first of them, and
-copies the result to the others, so thousands of unused places cost little.
+They differ only in names and item numbers, so the first of them is prepared and copied: thousands cost little.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ T = TypeVar("T")
 
 
 class Copied:
-    """A step that can be one of places; see `Place`."""
+    """A step that can be a `Place`."""
 
     __slots__ = ("_fill",)
     _fill: Callable[[Any], None]
 
 
 class Place:
-    """A step with only its name: the first access to another field fills all in, and turns it into a step."""
+    """A step with only its name: the first access to another field turns it into a full step."""
 
     # Of two thousand places few are needed, and filling in all of them cost more than all other work for a plan. It
     # is a separate class, since `__getattr__` would double the cost of each field of every step.
@@ -32,11 +31,9 @@ class Place:
     if not TYPE_CHECKING:  # a type checker would then know of no wrong name
 
         def __getattr__(self, name: str) -> Any:
-            """Return a field."""
             return getattr(self._filled(), name)
 
     def _filled(self) -> Any:
-        """Fill in the fields. From then on its class is the step's."""
         one: Any = self
         one._fill(one)  # noqa: SLF001 - its own
         return one
@@ -55,7 +52,7 @@ class Place:
 
 
 def firsts(every: Sequence[T], alike: Sequence[range]) -> Sequence[T]:
-    """Return the elements of steps, with only the first of equal ones."""
+    """Keep only the first of equal steps."""
     if not alike:
         return every
     found, at = list[T](), 0
@@ -66,7 +63,7 @@ def firsts(every: Sequence[T], alike: Sequence[range]) -> Sequence[T]:
 
 
 def for_all(some: Sequence[T], alike: Sequence[range]) -> Sequence[T]:
-    """Return one element per step, copying the first one's to equal steps; the inverse of `firsts`."""
+    """Repeat the first of equal steps; the inverse of `firsts`."""
     if not alike:
         return some
     found, at = list[T](), 0

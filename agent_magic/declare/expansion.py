@@ -1,22 +1,15 @@
 """Expansion of declarations to steps: one per item, a place per possible item of an answer, a step per round.
 
 ```
-%%agent planner --returns list[str]
-Which steps does {{ goal }} take?
-
 %%agent work --each planner --most 40           work_0 ... work_39: places for the items of an answer
 Do this: {{ item }}
 
 %%agent draft --until "critic.ok" --rounds 3    draft_1, critic_1, draft_2, ...: the rounds of a loop
 Sum up {{ data }}. {% if critic %}Your critic said: {{ critic.notes }}{% endif %}
-
-%%agent critic --returns Verdict
-Is every number of this summary in the data? {{ draft }} {{ data }}
 ```
 
-A plan is frozen before it runs. Places for later items are reserved, up to a required maximum, so estimates, budgets,
-replays and forecasts know all that can happen. Unneeded places are unused: they cost nothing, and have no rows in
-frames.
+A plan is frozen before it runs: places for later items are reserved, up to a required maximum, so estimates, budgets,
+replays and forecasts know all that can happen. Unneeded places cost nothing, and have no rows in frames.
 """
 
 from __future__ import annotations
@@ -40,19 +33,11 @@ if TYPE_CHECKING:
     from agent_magic.declare.values.items import Items
 
 DEEPEST: Final = 2
-"""Maps in maps go no deeper."""
 _OF_PLACES = frozenset({"name", "part", "template"})
-"""Fields that differ between places; `template` is the prompt's."""
 
 
 def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[tuple[Step, ...], list[range]]:
-    """Return the expanded agents, and the ranges of places for one answer.
-
-    Raises:
-        DeclarationError: A value has no items, or cannot be read twice in the same order.
-        UndefinedVariable: There is no such value.
-        PlanError: A loop or a map is invalid.
-    """
+    """Return the expanded agents, and the ranges of places for one answer."""
     if not any(_stands_for_several(one) for one in agents):
         return tuple(agents), _places_in(agents)
     return _Expansion(agents, values).steps()
@@ -65,7 +50,6 @@ def _stands_for_several(one: Step) -> bool:
 
 
 def _places_in(steps: Sequence[Step]) -> list[range]:
-    """Return the numbers of places for the items of one answer, in expanded steps."""
     found, last = list[range](), None
     for number, one in enumerate(steps):
         if one.part is None or not one.part.source:
@@ -79,7 +63,6 @@ def _places_in(steps: Sequence[Step]) -> list[range]:
 
 
 def _is_next(one: Step, first: Step) -> bool:
-    """Return whether a place is for an item of the same answer as the first one, and otherwise equal."""
     part, other = one.part, first.part
     if part is None or other is None or type(one) is not type(first):
         return False
@@ -91,8 +74,6 @@ def _is_next(one: Step, first: Step) -> bool:
 
 
 class _Expansion:
-    """Makes the steps of one plan."""
-
     def __init__(self, agents: Sequence[Step], values: Mapping[str, Any]) -> None:
         self.values = values
         self.declared = {agent.name: agent for agent in agents}
@@ -104,7 +85,7 @@ class _Expansion:
         self._shown: dict[str, list[tuple[Any, Any]]] = {}
 
     def steps(self) -> tuple[tuple[Step, ...], list[range]]:
-        """Return them, in declared order, and the numbers of the places for each answer."""
+        """Return the steps in declared order, and the numbers of the places for each answer."""
         found, places = list["Step"](), list[range]()
         for agent in self._agents:
             here = len(found)
@@ -138,7 +119,6 @@ class _Expansion:
         return self._one_each(agent, over)
 
     def _one_each(self, agent: Step, over: str) -> list[Step]:
-        """Return a step for each item of a value."""
         if over not in self._items:
             if over not in self.values:
                 raise UndefinedVariable(over, agent=agent.name, known=self.values, what="each of")
@@ -162,7 +142,6 @@ class _Expansion:
         return [*members_of(agent, parts, each=None)]
 
     def _places(self, agent: Step, over: str) -> list[Step]:
-        """Return a place for each item that the answer of a step may have."""
         base, *path = over.split(".")
         source = self.declared[base]
         check_places(agent, over, source)
@@ -186,7 +165,7 @@ class _Expansion:
 
 
 def check_places(agent: Step, over: str, source: Step) -> None:
-    """Raise `PlanError` if a step cannot be declared for each item of another one's answer."""
+    """Refuse a step that cannot be declared for each item of another one's answer."""
     base = source.name
     for option in ("group", "hedge"):
         if (given := getattr(agent, option)) is not None:
@@ -206,22 +185,17 @@ def check_places(agent: Step, over: str, source: Step) -> None:
 
 
 def _depth(part: Part) -> int:
-    """Return how many maps over answers a step is in."""
     own = 1 if part.source else 0
     return own if part.outer is None else own + _depth(part.outer)
 
 
 def names_before(step: Step) -> set[str]:
-    """Return the declared names of all that a step uses or waits for."""
     over = () if step.each is None else (step.each.partition(".")[0],)
     return {*step.uses, *step.after, *over, *(name for one in (step.when,) if one for name in condition_of(one).names)}
 
 
 def _rounds_of(agents: Sequence[Step], declared: Mapping[str, Step]) -> dict[str, str]:
-    """Return the steps that run in rounds, each with the step that begins them.
-
-    Those are on the ways from that step to the steps its condition uses, which in turn lead back to it.
-    """
+    """Return the steps on the ways from a loop's first step to its condition, each with that first step."""
     found: dict[str, str] = {}
     heads = [agent for agent in agents if agent.until is not None and agent.part is None]
     before = {agent.name: names_before(agent) & declared.keys() for agent in agents} if heads else {}
@@ -249,17 +223,15 @@ def _rounds_of(agents: Sequence[Step], declared: Mapping[str, Step]) -> dict[str
 
 
 def in_rounds(head: str, before: Mapping[str, set[str]]) -> set[str]:
-    """Return a step that begins the rounds of a loop, and all that depend on it."""
     return _after(head, _forward(head, before))
 
 
 def _forward(head: str, before: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """Return who uses what in one round: without what comes from the round before."""
+    """Return who uses what in one round, without what comes from the round before."""
     return {name: set() if name == head else names - {name} for name, names in before.items()}
 
 
 def _after(start: str, before: Mapping[str, set[str]]) -> set[str]:
-    """Return a step and all that depend on it."""
     found, grown = {start}, True
     while grown:
         more = {name for name, names in before.items() if name not in found and names & found}

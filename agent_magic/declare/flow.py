@@ -1,14 +1,11 @@
 """Decisions during a run: whether a step is needed when its parents are done.
 
-A step is left out for one of two reasons. If its condition is false, it is *skipped*, with every step that depends on
-it. If it was reserved and is not needed (a place without an item, a round after the loop's condition held), it is
-*unused*, and has no row in frames. Neither is a failure.
+If its condition is false, a step is *skipped*, with every step that depends on it. If it was reserved and is not needed
+(a place without an item, a round after the loop's condition held), it is *unused*, and has no row in frames.
 
-A step does not depend on: members of a group it uses as a whole, rounds of a loop it is not in, steps it only waits
-for, and names its prompt uses by `default` or `is defined`.
-
-A left-out step has no answer. Decisions are functions of answers alone, so a replay decides the same, and a forecast
-repeats the decisions of the recorded run.
+A step does not depend on members of a group it uses as a whole, rounds of a loop it is not in, steps it only waits for,
+and names its prompt uses by `default` or `is defined`. Decisions are functions of answers alone, so a replay decides
+the same, and a forecast repeats the decisions of the recorded run.
 """
 
 from __future__ import annotations
@@ -31,13 +28,10 @@ if TYPE_CHECKING:
     from agent_magic.declare.template import Template
 
 CONDITION: Final = "Condition"
-"""Kind of steps left out by a condition."""
 UNUSED: Final = "Unused"
-"""The kind of a place without an item, or of a round that was not needed."""
 
 
-class _Missing:
-    """See `MISSING`."""
+class _Missing: ...
 
 
 MISSING: Final = _Missing()
@@ -45,12 +39,7 @@ MISSING: Final = _Missing()
 
 
 class Left(NamedTuple):
-    """Why a step does not run.
-
-    Attributes:
-        status: `skipped`, `unused`, or `failed`.
-        kind: `CONDITION`, `UNUSED`, or the class of the error.
-    """
+    """Why a step does not run: `kind` is `CONDITION`, `UNUSED`, or the class of the error."""
 
     status: Literal["skipped", "unused", "failed"]
     why: str
@@ -63,7 +52,7 @@ class Flow:
     Attributes:
         decides: The steps that may be left out, decided when their parents are done.
         optional: Per step, the parents it can do without.
-        ahead_of: Per step that begins before its condition is decided, the parents it does not wait for.
+        ahead_of: Parents that a step does not wait for, since it begins before its condition is decided.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -96,7 +85,6 @@ class Flow:
         self.ahead_of = {step: self._only_decide(step) for step in speculating}
 
     def _can_miss(self, step: int, unsure: set[int]) -> set[int]:
-        """Return which of these parents a step can do without."""
         plan, agent = self._plan, self._plan.agents[step]
         needed, can = set[int](), set[int]()
         for names, can_miss in self._uses(step):
@@ -116,11 +104,7 @@ class Flow:
         return unsure & (can | only_after) - needed
 
     def _only_decide(self, step: int) -> frozenset[int]:
-        """Return the parents of a step that only its condition is about.
-
-        Raises:
-            PlanError: There are none.
-        """
+        """Return the parents that only a step's condition is about; refuse one with none."""
         agent = self._plan.agents[step]
         condition = condition_of(agent.when or "", agent.name).names
         decide = {one for name in condition for one in self._numbers(step, name)}
@@ -134,7 +118,7 @@ class Flow:
         return frozenset(only)
 
     def _uses(self, step: int) -> list[tuple[tuple[str, ...], frozenset[str]]]:
-        """Return the names that a step's prompt and condition use, and those that each can do without."""
+        """Return the names in a step's prompt and condition, and those each can do without."""
         agent = self._plan.agents[step]
         found = [(agent.uses, agent.can_miss)]
         if agent.when is not None:
@@ -143,7 +127,6 @@ class Flow:
         return found
 
     def _numbers(self, step: int, name: str) -> list[int]:
-        """Return the steps that a name means for a step."""
         plan = self._plan
         if name in plan.groups:
             return list(view_of(plan.agents, plan.groups[name], plan.agents[step]).members)
@@ -196,7 +179,7 @@ class Flow:
         return None
 
     def least(self) -> dict[int, Left]:
-        """Return the left-out steps in the smallest run: one round, one item, no condition true."""
+        """Return what the smallest run leaves out: one round, one item, no condition true."""
         found: dict[int, Left] = {}
         for step, one in enumerate(self._plan.agents):
             if is_reserved(one) and (one.part is None or one.hedges or one.part.place > 0 or one.part.rounds):
@@ -206,7 +189,7 @@ class Flow:
         return self._following(found)
 
     def _following(self, left: Mapping[int, Left]) -> dict[int, Left]:
-        """Return left-out steps with their consequences: places for the items of a place, and dependent steps."""
+        """Add places for the items of left-out places, and dependent steps."""
         found = dict(left)
         for step in self._plan.dag.order:
             if step in self.decides and step not in found and (why := self.follows(step, found)) is not None:
@@ -214,7 +197,7 @@ class Flow:
         return found
 
     def at_most(self, rounds: int | None, most: int | None) -> dict[int, Left]:
-        """Return the left-out steps with at most these rounds and items; `None` for all reserved ones."""
+        """Return what is left out with at most these rounds and items."""
         found: dict[int, Left] = {}
         for step, one in enumerate(self._plan.agents):
             part = one.part
@@ -225,11 +208,11 @@ class Flow:
         return found
 
     def likely(self, answered: Mapping[str, int], rounds: Mapping[str, int]) -> tuple[dict[int, Left], int]:
-        """Return the steps that most earlier runs did not need, and the number of steps with evidence.
+        """Return what most earlier runs left out, and the number of steps with evidence.
 
         A place is needed if it was answered at least half as often as the first of its kind, and a condition holds if
-        its step was answered at least half as often as the steps it uses. If most loops reached the maximum
-        in `rounds`, later rounds count as needed, since nothing is known about them.
+        its step was answered at least half as often as the steps it uses. If most loops reached the maximum, later
+        rounds are needed.
         """
         agents, found, known = self._plan.agents, dict[int, Left](), 0
         firsts = {_kind(one.part): one.name for one in agents if one.part is not None and _is_first(one.part)}
@@ -257,7 +240,7 @@ class Flow:
         return self._following(found), known
 
     def unmet(self, answers: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Return loops that missed the condition in their last round: the first step of each, and the condition."""
+        """Return the first step and condition of loops that missed it in their last round."""
         # A last round that has not ended or has failed excludes its loop.
         plan, found = self._plan, list[tuple[str, str]]()
         for step, one in self._steps:
@@ -289,7 +272,7 @@ class Flow:
         return None
 
     def _items_at(self, step: int, answers: Mapping[str, Any]) -> list[tuple[Any, Any]] | str:
-        """Return the keys and items in the source of a place, or an error in words. Each is read once."""
+        """Read each source of places once: keys and items, or an error in words."""
         agent = self._plan.agents[step]
         part = agent.part
         if part is None:
@@ -303,7 +286,7 @@ class Flow:
         return known[1]
 
     def item_of(self, step: int, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the item of a place and its key. A placeholder for an answer counts as one item."""
+        """Return a place's item and key; a placeholder for an answer counts as one item."""
         part, found = self._plan.agents[step].part, self._items_at(step, answers)
         if part is None or isinstance(found, str) or not found:
             return {ITEM: "(item)", KEY: 0 if part is None else part.place}
@@ -311,7 +294,7 @@ class Flow:
         return {ITEM: item, KEY: key}
 
     def _without_item(self, step: int, answers: Mapping[str, Any]) -> Left | None:
-        """Leave out a place without an item. More items than places are an error, of the first place."""
+        """Leave out a place without an item; more items than places are an error, of the first place."""
         part = self._plan.agents[step].part
         if part is None or not part.source:
             return None
@@ -330,7 +313,7 @@ class Flow:
         return why
 
     def _is_spare(self, step: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
-        """Return why a place has no item if an earlier place has none; `None` if unknown."""
+        """Return why a place has no item if an earlier one has none."""
         known = self._spare.get(self._beside[step])
         if known is None or step < known[2] or answers.get(known[0]) is not known[1]:
             return None
@@ -346,7 +329,6 @@ class Flow:
         return Left("skipped", f"condition is false: {agent.when}", CONDITION)
 
     def _values(self, step: int, condition: Template, answers: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of the names in a condition, without left-out steps."""
         values = {name: self._plan.meaning(step, name, answers) for name in condition.names}
         return {name: value for name, value in values.items() if value is not MISSING}
 
@@ -357,12 +339,11 @@ def is_reserved(step: Step) -> bool:
 
 
 def _is_first(part: Part) -> bool:
-    """Return whether it is the first of its places, or of its rounds."""
     return part.number == 1 if part.rounds else part.place == 0
 
 
 def _kind(part: Part) -> tuple[str, str]:
-    """Return what places, or rounds, have in common that are needed one after another."""
+    """Return what places, or rounds, that are needed one after another have in common."""
     return part.group, part.source
 
 
@@ -376,7 +357,6 @@ def _field(value: Any, name: str) -> Any:
 
 
 def _items_of(value: Any, part: Part, agent: str) -> list[tuple[Any, Any]] | str:
-    """Return the keys and items of an answer for places; or its error."""
     if value is None or isinstance(value, str | int | float):
         return f"{part.over} is no list: {shown_value(value)}"
     if isinstance(value, list):

@@ -1,21 +1,12 @@
-"""Several items in one request, each with its own answer.
+"""Several items in one request, `--each reviews --returns Label --group 5`, each with its own answer.
 
-```
-%%agent label --each reviews --returns Label --group 5
-Positive or negative? {{ item.text }}          label_request_0, ...: a request for five rows;  label_0, ...: a row each
-```
-
-The request is the step with the cost: its prompt has each item's, numbered, and its type is a list of the declared one,
-each with the number of its item. So missing, repeated and invalid answers are detected, and only those are asked for
-again in the same conversation: together while that settles some, at last one by one. Each item is a step without a
-request, which takes its answer from the replies, or fails without one; the others stay.
-
-Of items with the same prompt one is asked, and the others take its answer. `apart` asks each, for `--identical each`.
+The request, `label_request_0`, is the step with the cost: its prompt has each item's, numbered, and its type is a list
+of the declared one, each with the number of its item. So missing, repeated and invalid answers are detected, and only
+those are asked for again in the same conversation: together while that settles some, at last one by one. Each item,
+`label_0`, is a step without a request, which takes its answer from the replies, or fails without one; the others stay.
 
 A model that numbers from 0 or adds items has lost count. Nothing of such a reply is used: no row ever shows the answer
-of another.
-
-`--group auto` puts as many together as fit; see `size_of`.
+of another. Of items with the same prompt one is asked; `apart` asks each, for `--identical each`.
 """
 
 from __future__ import annotations
@@ -50,20 +41,15 @@ AUTO: Final = "auto"
 MOST_TOGETHER: Final = 20
 """Maximum items of `auto`: the longer a list, the more a model leaves out. An assumption."""
 MOST_CHARS: Final = 16_000
-"""Maximum characters of their prompts together."""
 FILL: Final = 0.5
 """Share of `max_tokens` to fill: lengths vary, and a truncated reply loses all."""
 CHARS_PER_TOKEN: Final = 4
 AROUND: Final = 40
-"""The characters that a reply has around each answer: its number, and brackets."""
+"""Characters around each answer in a reply: its number, and brackets."""
 
 
 def size_of(agent: Agent, parts: Sequence[Part], max_tokens: int) -> int:
-    """Return the number of items per request.
-
-    With `auto` that is as many as fit into half of a reply, by `expect_out` per answer or else by its type, into a
-    prompt of `MOST_CHARS`, and no more than `MOST_TOGETHER`; all requests then have about as many.
-    """
+    """Return the items per request: with `auto` as many as fit into a prompt and half of a reply, evenly."""
     if agent.group != AUTO:
         return int(agent.group or 1)
     typical = typical_chars(schema_of(agent.returns.schema)) / CHARS_PER_TOKEN
@@ -80,12 +66,11 @@ def asks_for_length(agent: Agent) -> bool:
 
 
 def with_length(agent: Agent, tokens: int) -> Agent:
-    """Return an agent with this expected length of one item's answer."""
     return replace(agent, expect_out=tokens)
 
 
 def check_names(agent: Agent, declared: Mapping[str, Step]) -> None:
-    """Raise `PlanError` if a prompt uses another agent's answer for the same item, since each item differs."""
+    """Refuse another agent's answer for the same item in a prompt, since each item differs."""
     same = [name for name in agent.uses if name in declared and declared[name].each == agent.each]
     if same:
         message = f"Agent {agent.name!r} has group={agent.group} and takes {same[0]!r}, which has an answer per item."
@@ -93,10 +78,7 @@ def check_names(agent: Agent, declared: Mapping[str, Step]) -> None:
 
 
 def group_steps(agent: Agent, parts: Sequence[Part], values: Mapping[str, Any], max_tokens: int) -> list[Step]:
-    """Return the requests of an agent, and the steps of its items. Of items with the same prompt one is asked.
-
-    `values` are those that its prompt may use, without the answers of other steps.
-    """
+    """Return requests and items' steps; of items with the same prompt one is asked."""
     firsts = dict["Hashable", int]()
     like = [firsts.setdefault(key, number) for number, key in enumerate(_prompts(agent, parts, values))]
     asking = [part for number, part in enumerate(parts) if like[number] == number]
@@ -104,7 +86,7 @@ def group_steps(agent: Agent, parts: Sequence[Part], values: Mapping[str, Any], 
 
 
 def _prompts(agent: Agent, parts: Sequence[Part], values: Mapping[str, Any]) -> Iterator[Hashable]:
-    """Yield what each item is asked, by its prompt, or by the item if its prompt has another step's answer."""
+    """Yield what each item is asked: its prompt, or the item if the prompt has another step's answer."""
     own = {*agent.template.names} - OWN
     known = {name: values[name] for name in own if name in values and _is_text(values[name])}
     for number, part in enumerate(parts):
@@ -118,12 +100,12 @@ def _prompts(agent: Agent, parts: Sequence[Part], values: Mapping[str, Any]) -> 
 
 
 def _is_text(value: object) -> bool:
-    """Return whether a value can be written any number of times, at any time."""
+    """Return whether a value can be written any number of times."""
     return is_frozen(value) and single_use_in(value) is None
 
 
 def apart(steps: Iterable[Step]) -> list[Step]:
-    """Return the steps of a plan with each item asked, those with the same prompt too."""
+    """Return steps with each item asked, those with the same prompt too."""
     steps = list(steps)
     sharing = {one.part.group for one in steps if one.part is not None and one.part.shares}
     requests = {declared_name(one): one for one in reversed(steps) if one.part is not None and one.part.asks}
@@ -141,7 +123,7 @@ def apart(steps: Iterable[Step]) -> list[Step]:
 
 
 def _steps(agent: Agent, parts: Sequence[Part], like: Sequence[int], size: int) -> list[Step]:
-    """Return the requests of items and the items' steps; `like` has the place of the item that asks for each."""
+    """Return requests and items' steps; `like` has the place of the item that asks for each."""
     asking = [place for place, first in enumerate(like) if first == place]
     requests = request_steps(agent, [parts[place] for place in asking], size)
     at = {place: divmod(number, size) for number, place in enumerate(asking)}
@@ -154,7 +136,6 @@ def _steps(agent: Agent, parts: Sequence[Part], like: Sequence[int], size: int) 
 
 
 def request_steps(agent: Agent, parts: Sequence[Part], size: int) -> list[Agent]:
-    """Return the requests of an agent, with at most `size` items each."""
     group, over = f"{agent.name}{REQUEST}", f"{REQUESTS}{agent.each}"
     found: list[Agent] = []
     returns = agent.returns.of_several
@@ -168,13 +149,12 @@ def request_steps(agent: Agent, parts: Sequence[Part], size: int) -> list[Agent]
 
 
 def declared_name(step: Step) -> str:
-    """Return the name a step was declared by: for a request for several items, its agent's."""
+    """Return a step's declared name: of a request, its agent's."""
     name = group_of(step)
     return name.removesuffix(REQUEST) if step.part is not None and step.part.asks else name
 
 
 def declared_agent(request: Agent, part: Part) -> Agent:
-    """Return the agent that a request for several items was declared by."""
     each = part.over.removeprefix(REQUESTS)
     options: dict[str, Any] = {"each": each, "group": part.asks, "returns": _one_of(request), "part": None}
     expected = None if request.expect_out is None else round(request.expect_out / max(1, len(part.item)))
@@ -182,13 +162,12 @@ def declared_agent(request: Agent, part: Part) -> Agent:
 
 
 def _one_of(request: Step) -> Returns:
-    """Return the type of one answer: as it was declared, or of a record by the schema."""
+    """Return the type of one answer: as declared, or of a record by the schema."""
     kind: Returns = request.returns
     return kind.each or Returns.of(of_item(schema_of(kind.schema)), agent=request.name)
 
 
 def item_step(part: Part, request: Agent) -> Task:
-    """Return the step of one item."""
     asks = request.part.asks if request.part is not None else 1
     returns = _one_of(request)
     numbers = range(1, 1 + (len(request.part.item) if request.part is not None else 1))
@@ -200,7 +179,7 @@ def item_step(part: Part, request: Agent) -> Task:
 
 
 def _take(number: int, numbers: Sequence[int], one: Returns, check: Check | None, /, **reply: Rows) -> Any:
-    """Return the JSON of the answer for the item with a number, as the model wrote it."""
+    """Return the JSON of one item's answer, as the model wrote it."""
     (rows,) = reply.values()
     found = _settled(rows.text, numbers, one, check, only=number)
     if number not in found.kept:
@@ -209,14 +188,13 @@ def _take(number: int, numbers: Sequence[int], one: Returns, check: Check | None
 
 
 class _Settled:
-    """The answers settled by replies so far, and the numbers for the next reply, if asking again can help."""
+    """Answers settled so far, and the numbers for the next reply, if asking again can help."""
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self.kept, self.wrong, self.asked = dict[int, str](), dict.fromkeys(numbers, _MISSING), [*numbers]
         self._numbers, self._replies, self._in_vain = {*numbers}, 0, set[int]()
 
     def add(self, reply: Sequence[tuple[int | None, str]], wrong_with: Callable[[int, str], str]) -> None:
-        """Add a reply."""
         before, done = len(self.kept), not self.wrong
         given = Counter(number for number, _ in reply)
         twice = {number for number, times in given.items() if times > 1}
@@ -238,7 +216,7 @@ class _Settled:
         self._ask_next(some=len(self.kept) > before)
 
     def _ask_next(self, *, some: bool) -> None:
-        """Request all open items together, the first time and while that settles some; then one by one."""
+        """Request all open items the first time and while that settles some; then one by one."""
         self._replies += 1
         if len(self.asked) == 1 and self._replies > 1 and not some:
             self._in_vain.update(self.asked)
@@ -248,12 +226,7 @@ class _Settled:
 
 
 def _settled(text: str, numbers: Sequence[int], one: Returns, check: Check | None, only: int | None = None) -> _Settled:
-    """Return the answers that replies have settled.
-
-    A reply that has an unrequested number, or repeats a number and lacks another, has lost count: nothing of it is
-    used. Else missing, repeated and wrong answers are open. A later reply may also answer for all, and accepted answers
-    stay. With `only`, the other numbers need not be checked.
-    """
+    """Return the settled answers; a reply that has lost count is not used."""
     found, replies = _Settled(numbers), numbered(text)
 
     def wrong_with(number: int, answer: str) -> str:
@@ -265,7 +238,6 @@ def _settled(text: str, numbers: Sequence[int], one: Returns, check: Check | Non
 
 
 def _wrong_with(answer: str, one: Returns, check: Check | None) -> str:
-    """Return the error of an answer by its class or check; empty if both accept it."""
     try:
         value = one.of_row(answer)
         if check is not None:
@@ -276,7 +248,7 @@ def _wrong_with(answer: str, one: Returns, check: Check | None) -> str:
 
 
 def taken_apart(agent: Step, text: str) -> tuple[int, InvalidAnswer | None]:
-    """Return the number of accepted answers in replies, and the error of the others, if any."""
+    """Return the number of accepted answers, and the error of the others."""
     # Its `again` has the rows to request again; it is empty if that cannot help.
     numbers = [number for number, *_ in (agent.part.item if agent.part is not None else ())]
     found = _settled(text, numbers, _one_of(agent), agent.check)

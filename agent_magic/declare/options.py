@@ -1,17 +1,8 @@
-"""The options of steps: one row each, used by all code that reads or writes options.
+"""The options of steps: one row each, read by all code that reads or writes options.
 
-A row is a field of `StepOptions`, `AgentOptions` or `TaskOptions`. Type checkers and editors see its type in
-`am.Agent(...)`; its `Option` is used by everything else: the `%%agent` line with help and completion, headings and
-cells, plans as JSON, outlines, scripts, changes, the documentation of `Agent`, and the request. An option that only
-passes through to the request is one row:
-
-```
-temperature: float | None = option(
-    None, doc="...", help="...", read=float, check=check_temperature, sent=True, capability="sampling"
-)
-```
-
-The effect of an option is implemented elsewhere.
+A row is a field of `StepOptions`, `AgentOptions` or `TaskOptions`, so type checkers see its type; its `Option` is read
+by the `%%agent` line with help and completion, cells, plans as JSON, outlines, scripts, changes, the documentation, and
+the request. An option that only passes through to the request is one row.
 """
 
 from __future__ import annotations
@@ -41,16 +32,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Form = Literal["value", "names", "switch", "texts", "pairs", "notebook", "none"]
-"""The written form of an option: one value; names, as a list or `a,b`; a switch; texts, each with a flag; pairs of
-`NAME=JSON`, likewise; the name of a value in the notebook; or none, if set by plans.
-"""
+"""`texts` and `pairs` repeat the flag, `notebook` names a value, `none` is set by plans."""
 EFFORTS: Final = ("low", "medium", "high", "xhigh", "max")
 NEEDS: Final = ("reasoning", "vision")
-"""Needs of an agent in the choice of its model."""
 AUTO: Final = "auto"
 ROW: Final = "option"
 ESCAPES: Final = {"\\n": "\n", "\\t": "\t", "\\\\": "\\"}
-"""Escape sequences in a line's texts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,17 +46,17 @@ class Option:
 
     Attributes:
         doc: Its effect, for the documentation of its class.
-        help: The same in one line, for the `%%agent` line; empty for an option that no line has.
-        flag: Its name on a line; default the Python name.
+        help: The same for the `%%agent` line; empty for an option that no line has.
+        flag: Its name on a line, if not the Python name.
         unit: Name of the value in the help of a line.
         read: Parses the value on a line.
         check: Raises if a value is invalid; see `check_text`.
         apart: Options that conflict with it.
         outlined: True if the outline of a plan has it unchanged.
-        changes: True if a changed plan may have another value of it: see `agent_magic.declare.changes`.
-        sent: True if it passes through to the provider, in `Request.options`.
-        note: The text on a card of an agent that has it, `saved to {}`; default none.
-        capability: The feature it needs of provider and model; see `Capabilities`.
+        changes: True if `agent_magic.declare.changes` may change it.
+        sent: True if it passes through to the provider.
+        note: The text on a card, such as `saved to {}`.
+        capability: The feature it needs of provider and model.
     """
 
     doc: str = ""
@@ -91,13 +78,7 @@ class Option:
 
 
 def option(*, default: Any = None, of_field: Mapping[str, Any] | None = None, **row: Any) -> Any:
-    """Return the field of an option.
-
-    Args:
-        default: Its default.
-        of_field: Arguments of `dataclasses.field`.
-        **row: The arguments of `Option`.
-    """
+    """Return the field of an option, with its `Option` and arguments of `dataclasses.field`."""
     return field(default=default, metadata={ROW: Option(default=default, **row)}, **(of_field or {}))
 
 
@@ -105,36 +86,23 @@ def option(*, default: Any = None, of_field: Mapping[str, Any] | None = None, **
 
 
 def group(text: str) -> str | int:
-    """Parse the number of items per request: a number, or `auto`.
-
-    Raises:
-        ValueError: It is neither.
-    """
+    """Parse items per request: a number, or `auto`."""
     return text if text == AUTO else int(text)
 
 
 def hedge(text: str) -> str | float:
-    """Parse the hedging threshold: seconds, or a percentile of answers, `p95`.
-
-    Raises:
-        ValueError: It is neither.
-    """
+    """Parse the hedging threshold: seconds, or a percentile of answers, `p95`."""
     return text if text.startswith("p") else duration(text)
 
 
 def pair(text: str) -> tuple[str, Any]:
-    """Read a field of an API, `NAME=JSON`.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """Parse a field of an API, `NAME=JSON`."""
     quoted = text[:1] in {"'", '"'} and text[-1:] == text[:1]
     name, _, value = (text[1:-1] if quoted else text).partition("=")
     return name.strip(), json.loads(value)
 
 
 def unescaped(text: str) -> str:
-    """Escape a text so that `escaped` can read it."""
     letters = {letter: written for written, letter in ESCAPES.items()}
     return re.sub(r"[\n\t\\]", lambda found: letters[found[0]], text)
 
@@ -182,7 +150,7 @@ def _check_from_0(what: str, value: object, most: float = 1e9, **more: Any) -> N
 
 
 def _check_fields(what: str, value: object, *, error: Callable[..., Exception] = DeclarationError) -> None:
-    """Raise unless a value is a mapping of names to JSON and no name is already an option."""
+    """Refuse anything but JSON by names that are no options."""
     if not isinstance(value, Mapping) or not all(
         isinstance(one, str) and one for one in cast("Mapping[Any, Any]", value)
     ):
@@ -201,7 +169,7 @@ def _check_fields(what: str, value: object, *, error: Callable[..., Exception] =
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepOptions(Copied):
-    """The options of agents and tasks, and their name."""
+    """The options of all steps, and their name."""
 
     name: str = field(kw_only=False)
     each: str | None = option(
@@ -301,7 +269,7 @@ class StepOptions(Copied):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOptions(StepOptions):
-    """The options of agents beside those of every step."""
+    """The options of agents only."""
 
     model: str | None = option(
         doc="The id of the model. `None`: the default of the session, or the cheapest current one. `auto` has one "
@@ -567,7 +535,7 @@ class AgentOptions(StepOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions(StepOptions):
-    """The options of tasks beside those of every step."""
+    """The options of tasks only."""
 
     retries: int = option(default=0, doc="How often a call that failed is made again.", check=_check_count)
     concurrency: int | None = option(
@@ -593,7 +561,7 @@ class TaskOptions(StepOptions):
 
 
 class NothingOfAgents:
-    """The options of agents that steps of both kinds are asked for, as a task has them: empty."""
+    """The options of agents that code reads of every step: a task has none."""
 
     __slots__ = ()
     model: ClassVar[None] = None
@@ -626,12 +594,12 @@ class NothingOfAgents:
 
 
 AFTER_WHEN: Final = "group"
-"""The agents' first option after those of every step, in headings and in help."""
+"""The first agent option after those of every step, in headings and help."""
 
 
 @cache
 def options_of(kind: type) -> Mapping[str, Option]:
-    """Return the rows of a class of steps by name: model, then when and how often, then how."""
+    """Return the rows by name: model, then when and how often, then how."""
     of_all = [one.name for one in fields(StepOptions) if ROW in one.metadata]
     rows = {one.name: replace(one.metadata[ROW], name=one.name) for one in fields(kind) if ROW in one.metadata}
     own = [name for name in rows if name not in of_all]
@@ -640,11 +608,8 @@ def options_of(kind: type) -> Mapping[str, Option]:
 
 
 AGENT: Final = options_of(AgentOptions)
-"""The options of agents."""
 TASK: Final = options_of(TaskOptions)
-"""The options of tasks."""
 SENT: Final = tuple(row.name for row in AGENT.values() if row.sent)
-"""The options that pass through to the provider."""
 OWN_FIELDS: Final[Mapping[str, str]] = {
     **{name: f"which has an option of its own, {name}=" for name in AGENT},
     **dict.fromkeys(("messages", "stream"), "which agent_magic sets itself"),
@@ -659,12 +624,10 @@ def candidates_of(model: str | None) -> tuple[str, ...] | None:
 
 
 def rows_of(step: Any) -> Iterable[Option]:
-    """Return the rows of a step."""
     return options_of(step.__class__).values()
 
 
 def flag_of(row: Option) -> str:
-    """Return the flag of an option; empty if no line has it."""
     return row.flag or f"--{row.name.replace('_', '-')}" if row.help else ""
 
 
@@ -674,12 +637,10 @@ CHECKS: Final[Mapping[str, Callable[..., None]]] = {
     "texts": _check_texts,
     "pairs": _check_fields,
 }
-"""How an option is checked by its form."""
 
 
 @cache
 def _checks_of(kind: type) -> Sequence[tuple[str, Any, Callable[..., None]]]:
-    """Return name, default and check of the options that are checked by themselves."""
     found: list[tuple[str, Any, Callable[..., None]]] = []
     for row in options_of(kind).values():
         words = partial(check_word, words=row.words) if row.words and row.form == "value" else None
@@ -689,7 +650,6 @@ def _checks_of(kind: type) -> Sequence[tuple[str, Any, Callable[..., None]]]:
 
 
 def check_options(step: Any, what: str) -> None:
-    """Raise `DeclarationError` for the first invalid option of a step."""
     for name, default, check in _checks_of(step.__class__):
         value = getattr(step, name)
         if value is not default:
@@ -697,11 +657,6 @@ def check_options(step: Any, what: str) -> None:
 
 
 def check_option(name: str, value: Any) -> Any:
-    """Return the normalized value of an agent's option.
-
-    Raises:
-        DeclarationError: The value is invalid.
-    """
     row, found = AGENT[name], value.item() if hasattr(value, "item") else value
     if row.read is int and isinstance(found, float) and found.is_integer():  # a cell of a frame
         found: Any = int(found)
@@ -714,7 +669,7 @@ def check_option(name: str, value: Any) -> Any:
 
 
 def settle_options(step: Any) -> None:
-    """Normalize the checked options of a step: lists become tuples."""
+    """Make lists tuples."""
     for row in rows_of(step):
         value = getattr(step, row.name)
         if row.form == "names":
@@ -726,13 +681,12 @@ def settle_options(step: Any) -> None:
 
 
 def beside(step: Any, name: str) -> str:
-    """Return the option of a step that conflicts with the named one; empty if none does."""
+    """Return an option that conflicts with the named one; else empty."""
     rows = rows_of(step)
     return next((row.name for row in rows if name in row.apart and getattr(step, row.name)), "")
 
 
 def to_plain(step: Any) -> dict[str, Any]:
-    """Return the options of a step that are set as plain data; `from_plain` reads them."""
     # Types, checks and tools of the notebook are left out, and so is its position in a group.
     found: dict[str, Any] = {}
     for row in rows_of(step):
@@ -744,7 +698,7 @@ def to_plain(step: Any) -> dict[str, Any]:
 
 
 def from_plain(kind: type, data: Mapping[str, Any], wrong: Callable[[str, str, object], Exception]) -> dict[str, Any]:
-    """Return the options of a class of steps in plain data (a result of `to_plain`, or a model's), as arguments."""
+    """Return options in plain data, possibly a model's, as arguments."""
     found: dict[str, Any] = {}
     for row in options_of(kind).values():
         value = data.get(row.name)
@@ -762,13 +716,11 @@ def from_plain(kind: type, data: Mapping[str, Any], wrong: Callable[[str, str, o
 
 
 def sent_text(agent: Any) -> str:
-    """Return the agent's provider options as a JSON object; empty if none is set."""
     found = {name: value for name in SENT if (value := getattr(agent, name)) is not None and value != ()}
     return json.dumps(found, sort_keys=True) if found else ""
 
 
 def note_of(step: Any, name: str) -> str:
-    """Return the card's note on an option of a step; empty if it is unset or has no note."""
     row, value = options_of(step.__class__)[name], getattr(step, name)
     if not row.note or value is None or value == row.default:
         return ""
@@ -776,14 +728,12 @@ def note_of(step: Any, name: str) -> str:
 
 
 def step_text(step: Any) -> str:
-    """Write a step as Python does, with the options that are set."""
     rows = [one for one in fields(step) if one.repr and ROW in one.metadata]
     given = [(one.name, value) for one in rows if (value := getattr(step, one.name)) != one.default]
     return f"{type(step).__name__}({', '.join([repr(step.name), *(f'{name}={value!r}' for name, value in given)])})"
 
 
 def check_keywords(kind: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Raise `DeclarationError` for a keyword that a class or function does not have, with a similar name."""
     for wrong in given:
         if wrong not in known:
             hint = did_you_mean(wrong, known).strip() or f"It has {', '.join(sorted(known))}."
@@ -805,7 +755,7 @@ def known_keywords(kind: type[T]) -> type[T]:
 
 
 def documented(kind: type[T]) -> type[T]:
-    """Add the options of a class of steps to the arguments in its docstring."""
+    """Add the options to the arguments in a class's docstring."""
     lines = [f"    {row.name}: {row.doc}" for row in options_of(kind).values()]
     head, _, rest = (kind.__doc__ or "").partition("\n\n    Raises:")
     kind.__doc__ = f"{head}\n" + "\n".join(f"    {line}" for line in lines) + (f"\n\n    Raises:{rest}" if rest else "")

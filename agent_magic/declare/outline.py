@@ -1,7 +1,6 @@
 """A plan without the user's texts: steps, edges and options, and no prompts, values, items, schemas or functions.
 
-A forecast needs the recorded run and the shape of its plan, so an outline suffices for what-ifs without texts and
-without Jinja2: except for conditions, its prompts are names and dots.
+A forecast needs only the recorded run and this shape, so what-ifs work without texts and without Jinja2.
 """
 
 from __future__ import annotations
@@ -21,14 +20,11 @@ if TYPE_CHECKING:
     from agent_magic.declare.step import Step
 
 TEXT: Final = "."
-"""What stands for a text."""
+"""Stands for a text."""
 
 
 def outline_of(plan: Plan, replaced: Callable[[str], str], prompts: Mapping[int, str] | None = None) -> dict[str, Any]:
-    """Return the outline of a plan as plain data for `plan_from_dict`.
-
-    Names stay, and prompts not in `prompts` become `TEXT`. `replaced` returns the replacement of a context's text.
-    """
+    """Return plain data for `plan_from_dict`, with only these prompts, and contexts as `replaced` returns them."""
     prompts = prompts or {}
     conditions = [text for one in plan.agents for text in (one.when, one.until) if text is not None]
     values = {name: TEXT for text in conditions for name in condition_of(text).names if not _is_step(plan, name)}
@@ -90,5 +86,4 @@ def _asked(names: Iterable[str], can_miss: frozenset[str]) -> list[str]:
 
 
 def _said(options: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what says nothing."""
     return {name: value for name, value in options.items() if value}

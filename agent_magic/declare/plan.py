@@ -53,7 +53,6 @@ PLAN_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "on_missing": get_args(OnMissing),
     "on_conflict": get_args(OnConflict),
 }
-"""Per option, the words it takes."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ class Plan:
             object.__setattr__(self, name, value)
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the fields in a picklable form: mapping proxies cannot be pickled."""
+        """Return picklable fields: mapping proxies cannot be pickled."""
         plain = {"index": dict(self.index), "values": dict(self.values)}
         kept = {name: value for name, value in vars(self).items() if name != "flow"}  # it is created again
         return {**kept, **plain, "groups": {name: dict(numbers) for name, numbers in self.groups.items()}}
@@ -223,7 +222,6 @@ class Plan:
         )
 
     def _kind(self, number: int, parent: int, used: set[str]) -> Literal["prompt", "continues", "after"]:
-        """Return the kind of an edge."""
         agent, before = self.agents[number], self.agents[parent]
         if agent.continues is not None and agent.continues in {before.name, group_of(before)}:
             return "continues"
@@ -668,7 +666,7 @@ class Plan:
 
 
 def _check_fields(plan: Plan, answers: Callable[[Step], Returns | None]) -> None:
-    """Raise `UndefinedField` for a used field that an answer's type does not have."""
+    """Refuse a used field that an answer's type does not have."""
     # Plans read from data use declared types only: an outline has no types, and a recorded run always opens.
     for step in plan.firsts:
         check_fields(step, partial(_taken, plan, answers, step))
@@ -679,7 +677,6 @@ def _check_fields(plan: Plan, answers: Callable[[Step], Returns | None]) -> None
 
 
 def _taken(plan: Plan, answers: Callable[[Step], Returns | None], step: Step, name: str) -> Taken | None:
-    """Return the type of an answer's name in a step, if it has one."""
     group = plan.groups.get(name)
     member = plan.index.get(name) if group is None else next(iter(group.values()))
     returns = None if member is None else answers(plan.agents[member])

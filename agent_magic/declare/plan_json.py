@@ -1,30 +1,14 @@
-"""A plan as JSON, and back.
-
-```
-{
-    "name": "...",
-    "description": "...",
-    "agents": [
-        {"name": "facts", "role": "RESEARCHER", "task": "..."},
-        {"name": "report", "prompt": "Write a report.", "depends_on": ["facts"]},
-    ],
-    "values": {"topic": "..."},
-}
-```
+"""A plan as JSON, and back: `{"name": ..., "agents": [{"name": ..., "prompt": ...}, ...], "values": {...}}`.
 
 This is the form in which models write plans. `prompt` may be called `task`; agents without a name are `agent_0`,
-`agent_1`, ... by their place. `depends_on` takes names or places. The answers it names reach the prompt: at
-`{{ previous_outputs }}`, or else at its end, except for those that the prompt uses itself. `after` is for parents
-without a use of their answers.
+`agent_1`, ... by their place. `depends_on` takes names or places. The answers it names reach the prompt: at `{{
+previous_outputs }}`, or else at its end, except for those that the prompt uses itself. `after` only orders.
 
-`contexts` may hold texts that agents share, by name; a written plan has them among its values. An agent with
-`"each": "rows"` stands for one per item of that value; a written plan has those, each with its item in `part`.
-`returns` is the JSON schema of its answers, as an object or as text. A `check` is a function: no plan as JSON has one.
-`tools` are their descriptions for the model, without functions to call; so is a task, with the `kind` `task`: such a
-plan can be shown and replayed, not run.
+`contexts` may hold texts that agents share; a written plan has them among its values. An agent with `"each": "rows"`
+stands for one per item of that value; a written plan has those, each with its item in `part`. `returns` is a JSON
+schema. `tools` and tasks (`kind` `task`) come without functions: such a plan can be shown and replayed, not run.
 
-A picture or a document is the value `{"$attachment": {...}}`, without its bytes. Those may be in `attachments`, base64
-by sha256.
+A picture or a document is the value `{"$attachment": {...}}`; bytes may be in `attachments`, base64 by sha256.
 """
 
 from __future__ import annotations
@@ -64,7 +48,7 @@ PREVIOUS = re.compile(r"\{\{\s*previous_outputs\s*\}\}")
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    """Return a plan as plain data. A value without JSON is its text in a prompt, or its type if it has none."""
+    """Return plain data; a value without JSON is its text in a prompt, or its type."""
     return {
         "name": plan.name,
         "description": plan.description,
@@ -78,13 +62,12 @@ def plan_to_dict(plan: Plan) -> dict[str, Any]:
 
 
 def asks_the_same(plan: Plan, other: Plan) -> bool:
-    """Return whether two plans send the same. Values are compared by their text: frames have no `==`."""
+    """Compare what two plans send, values by their text, since frames have no `==`."""
     one, two = plan_to_dict(plan), plan_to_dict(other)
     return all(one[part] == two[part] for part in ("agents", "values"))
 
 
 def plan_from_json(text: str, kind: type[P]) -> P:
-    """Return a plan from JSON text; see `plan_from_dict`."""
     if not isinstance(text, str | bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise _wrong("The plan", "JSON text", text, " Plan.from_dict takes data.")
     try:
@@ -95,11 +78,7 @@ def plan_from_json(text: str, kind: type[P]) -> P:
 
 
 def plan_from_dict(data: Mapping[str, Any], kind: type[P], file_of: Callable[[str], bytes] | None = None) -> P:
-    """Return a plan from plain data; bytes of pictures and documents are by default those in the data.
-
-    Raises:
-        PlanError: The data is not a plan; the message names the place.
-    """
+    """Return a plan from plain data, with the bytes of attachments by default from the data too."""
     if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise _wrong("The plan", "an object with 'agents'", data)
     rows: Any = data.get("agents")
@@ -163,7 +142,6 @@ def _edges_to_dict(plan: Plan, step: Step) -> dict[str, Any]:
 
 
 def _tool_to_dict(tool: Tool | ServerTool) -> dict[str, Any]:
-    """Return a tool's description for the model, with its flags, without its function."""
     if isinstance(tool, ServerTool):
         return tool.definition()
     flags = {flag: True for flag in FLAGS if getattr(tool, flag)}
@@ -171,7 +149,6 @@ def _tool_to_dict(tool: Tool | ServerTool) -> dict[str, Any]:
 
 
 def part_to_dict(part: Part) -> dict[str, Any]:
-    """Return which one of a group a step is, as plain data."""
     item = part.item
     plain = [[number, _key(key), _item(one)] for number, key, one in item] if part.asks else _item(item)
     found = {"group": part.group, "over": part.over, "number": part.number, "key": _key(part.key), "item": plain}
@@ -193,7 +170,7 @@ def _with_items_taken(steps: list[Step]) -> list[Step]:
 
 
 def _key(key: Any) -> Any:
-    """Return the key of a row as plain data with its type, so that a frame of answers still fits beside the rows."""
+    """Return a row's key as plain data with its type, so that answers still fit beside the rows."""
     if type(key) in SCALARS:
         return key
     found = packed_key(key)
@@ -281,7 +258,6 @@ def _tools_from_list(given: Any, place: int) -> Tools:
 
 
 def _task_from_dict(row: dict[str, Any], place: int) -> Task:
-    """Return a task without its function, which no JSON holds."""
     try:
         return Task.from_dict(row, _part_from_dict(row, place))
     except (AttributeError, KeyError, TypeError, ValueError, DeclarationError) as error:
@@ -307,7 +283,6 @@ def _list(row: dict[str, Any], key: str, place: int) -> list[Any] | None:
 
 
 def _parent(reference: object, place: int, names: Sequence[str], *, drop: bool) -> str:
-    """Return the name that an entry of `depends_on` means: a name, or a place in the list."""
     if isinstance(reference, str) and reference.isdecimal():
         reference = int(reference)  # a name cannot be a number
     if isinstance(reference, bool) or not isinstance(reference, int):
@@ -320,7 +295,6 @@ def _parent(reference: object, place: int, names: Sequence[str], *, drop: bool) 
 
 
 def attachments_of(plan: Plan) -> dict[str, Attachment]:
-    """Return the pictures and documents among a plan's values and items, each once, by sha256."""
     items = [agent.part.item for agent in plan.agents if agent.part is not None]
     return _found_in([*plan.values.values(), *plan.shown.values(), *items])
 
@@ -338,19 +312,19 @@ def _found_in(values: Iterable[Any]) -> dict[str, Attachment]:
 
 
 def with_files(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as in a JSON plan, with the bytes of the pictures and documents in them."""
+    """Return values as in a JSON plan, with the bytes of their attachments."""
     plain = {name: _plain(value) if holds_content(value) else value for name, value in values.items()}
     found = files_to_json(_found_in(values.values()))
     return {"values": plain, **({"attachments": found} if found else {})}
 
 
 def files_to_json(attachments: Mapping[str, Attachment]) -> dict[str, str]:
-    """Return the bytes of attachments as base64, by sha256."""
+    """Return bytes as base64, by sha256."""
     return {name: base64.b64encode(one.data).decode() for name, one in attachments.items() if one.data}
 
 
 def _reader_of(data: object) -> Callable[[str], bytes]:
-    """Return a reader of the bytes of `files_to_json`, except those that do not match their sha256."""
+    """Return a reader of `files_to_json`, which refuses bytes that do not match their sha256."""
     if not isinstance(data, dict):
         raise _wrong("'attachments'", "an object of base64 by sha256", data)
     found: dict[str, bytes] = {}
@@ -363,7 +337,6 @@ def _reader_of(data: object) -> Callable[[str], bytes]:
 
 
 def _with_files(value: Any, file_of: Callable[[str], bytes]) -> Any:
-    """Return a value in which `{"$attachment": {...}}` are attachments."""
     if isinstance(value, list):
         return [_with_files(one, file_of) for one in cast("list[Any]", value)]
     if not isinstance(value, dict):

@@ -170,4 +170,3 @@ PRESETS: Final[Mapping[str, str]] = MappingProxyType(
         "prp": PRP,
     }
 )
-"""The cells by name."""

@@ -1,14 +1,6 @@
 """Resources of steps and tools: limited ones, and files and other things that are written.
 
-```
-am.resource("db", 2)                                # two connections, no more
-am.resource("memory", 2_000, unit="MB")             # a budget: uses="memory:500" draws a part of it
-
-@am.tool(uses="db")
-def run_sql(query: str) -> str: ...
-
-%%agent note --writes report.md                     # no other step writes or uses report.md meanwhile
-```
+`am.resource("db", 2)` limits what `uses="db"` runs at once; `--writes report.md` keeps others from writing or using it.
 """
 
 from __future__ import annotations
@@ -32,12 +24,7 @@ _UNITS: Final[dict[str, str]] = {}
 
 
 class Held(NamedTuple):
-    """A resource or path held while a call or a step runs.
-
-    Attributes:
-        most: How much of it may be held at once; of a path, 1 for a writer and infinity for readers.
-        amount: How much of it is held.
-    """
+    """A resource held while a step runs: `amount` of `most`; of a path 1 for a writer, infinity for readers."""
 
     name: str
     most: float = 1.0
@@ -67,7 +54,6 @@ def resource(name: str, most: int, *, unit: str = "") -> str:
 
 
 def _held(text: str) -> Held:
-    """Read one of `uses`: a path, a resource, or an amount of one."""
     name, _, amount = text.rpartition(":")
     if text in _LIMITS or name not in _LIMITS:
         if _UNITS.get(text):
@@ -90,24 +76,22 @@ def _held(text: str) -> Held:
 
 
 def held_by(uses: Iterable[str], writes: Iterable[str]) -> tuple[Held, ...]:
-    """Return the resources of a step that uses and writes these."""
     used, written = map(_held, uses), (Held(_plain(name)) for name in writes)
     return tuple({one.name: one for one in (*used, *written)}.values())
 
 
 def held_beside(own: Sequence[Held], uses: Iterable[str], writes: Iterable[str]) -> tuple[Held, ...]:
-    """Return the resources of a call of a tool that its step, which holds `own`, does not hold already."""
+    """Return what a tool's call holds beyond its step, which holds `own`."""
     return tuple(one for one in held_by(uses, writes) if not any(overlap(one.name, other.name) for other in own))
 
 
 def check_uses(uses: Iterable[str]) -> None:
-    """Raise `DeclarationError` for a resource that takes an amount and is used without one, or with too much of it."""
+    """Refuse a resource with amounts that is used without one, or with too much."""
     if uses:
         held_by(uses, ())
 
 
 def conflicts(holds: Sequence[tuple[Held, ...]], dag: Dag) -> list[tuple[str, int, int]]:
-    """Return possible conflicts of writing: the resource, and two steps without an order."""
     # Using a folder uses all files in it; the resource is then the inner one. One used by a single step is never in
     # conflict.
     users: dict[str, list[tuple[int, bool]]] = {}
@@ -130,7 +114,7 @@ def conflicts(holds: Sequence[tuple[Held, ...]], dag: Dag) -> list[tuple[str, in
 
 
 def overlap(name: str, other: str) -> bool:
-    """Return whether two things are equal, or one is a folder of the other. A resource is no folder."""
+    """Return whether two paths are equal, or one is a folder of the other; a resource is no folder."""
     if name == other:
         return True
     return not (name in _LIMITS or other in _LIMITS) and (name in _folders(other) or other in _folders(name))
@@ -138,7 +122,6 @@ def overlap(name: str, other: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _folders(path: str) -> frozenset[str]:
-    """Return the folders that a path lies in."""
     inside = PurePath(path)
     return frozenset() if os.pardir in inside.parts else frozenset(map(str, inside.parents))
 

@@ -73,6 +73,4 @@ BUILT_IN: Mapping[str, str] = MappingProxyType(
         "them, and hand over one consistent picture.",
     }
 )
-"""The roles that every reader of a plan has."""
 ROLES = Roles(BUILT_IN)
-"""The roles of this process, with the user's own."""

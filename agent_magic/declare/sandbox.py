@@ -1,8 +1,8 @@
 """The Jinja2 sandbox that renders prompts, and the limits of their text.
 
-The sandbox keeps expressions from Python's internals and from changing lists and dicts, since a prompt may come from
-another person's notebook. It is no protection against the values: their methods run, so `{{ frame.to_csv("f") }}`
-writes a file, as the same line in a cell would.
+A prompt may come from another person's notebook: the sandbox keeps expressions from Python's internals and from
+changing lists and dicts. It is no protection against the values: their methods run, so `{{ frame.to_csv("f") }}` writes
+a file.
 
 A request has at most 32 MB, so no prompt, and no intermediate text, may be longer. Python cannot limit the memory of
 one call, so operations that make long texts of short ones are measured before they run.
@@ -50,13 +50,12 @@ LARGE = 100_000
 MOST_MADE = 10 * MOST_CHARS
 """Maximum characters of texts above `LARGE` in one rendering: a loop could write many."""
 GLOBALS = frozenset({"range", "dict"})
-"""The functions a prompt may call."""
 NO_COMMENT = ("\x00{#", "#}\x00")
 """Jinja2 insists on comment marks. With these no prompt has comments, so `${#list[@]}` stays as it is."""
 CALLED = "()"
 """Behind the name of a method that is called."""
 SELF = "self_"
-"""Jinja2's name of a value named `self`, which is reserved."""
+"""Jinja2 reserves `self`; a value of that name is renamed."""
 CHANGING = frozenset({"appendleft", "extendleft", "move_to_end", "popleft", "rotate", "subtract"})
 """Methods of deques, counters and ordered dicts that Jinja2 does not know as changing them."""
 MOST_NAMES = 12
@@ -66,18 +65,15 @@ TEXTUAL = (
     "capitalize center e escape forceescape format indent lower replace safe string striptags title trim truncate "
     "upper urlencode urlize wordcount wordwrap"
 ).split()
-"""The filters that take a text."""
 LOADING = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 _REPEATED: tuple[type, ...] = (str, bytes, list, tuple)
 _FIELDS = {
     "%": re.compile(r"%(?:\([^)]*\))?[#0\- +]*(\*|\d*)(?:\.(\*|\d*))?"),
     "{": re.compile(r"\{[^{}]*:([^}]*)"),
 }
-"""Per mark of a field, what finds its width."""
 
 
 def renamed(text: str, names: Mapping[str, str]) -> str:
-    """Return the text of a template with other names for its variables."""
     # Fields, filters, tests and the names of arguments stay as they are.
     found = [(kind, value) for _, kind, value in Sandbox().lex(text)]
     code = [
@@ -96,7 +92,7 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """The sandbox."""
+    """Measures and limits what Jinja2's sandbox renders."""
 
     intercepted_binops = frozenset({"*", "**", "%", "+"})
 
@@ -122,19 +118,19 @@ class Sandbox(ImmutableSandboxedEnvironment):
             del known[name]
 
     def take(self, size: float) -> None:
-        """Count a text before it is written. Raise `OverflowError` if it is too long."""
+        """Count a text before it is written; raise `OverflowError` if it is too long."""
         if size > LARGE:
             check_size(size)
             self.made += int(size)
             check_size(self.made - MOST_MADE + MOST_CHARS)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Return whether a prompt may use an attribute: Jinja2's rule, and no other method that changes a container."""
+        """Allow what Jinja2 does, without further methods that change a container."""
         is_changing = isinstance(obj, deque | Counter | OrderedDict) and attr in CHANGING
         return super().is_safe_attribute(obj, attr, value) and not is_changing
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return the value of an attribute: for a dict the value under that key, unless its method is called."""
+        """Return an attribute; of a dict the value under that key, unless its method is called."""
         found = self._attribute(obj, attribute)
         return found if type(found) in PLAIN else _reread(found, lambda: self._attribute(obj, attribute))
 
@@ -158,7 +154,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().getattr(obj, same_name(name)) if same_name(name) != name else found
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        """Return what stands in brackets behind a value."""
         found = self._item(obj, argument)
         return found if type(found) in PLAIN else _reread(found, lambda: self._item(obj, argument))
 
@@ -169,14 +164,12 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return read_table(obj)[argument] if isinstance(found, Undefined) and _has_column(obj, argument) else found
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        """Return the result of an operator."""
         if operator == "%" and isinstance(left, str):
             right = whole(right)
         self.take(operator_size(operator, left, right))
         return super().call_binop(context, operator, left, right)
 
     def call(self, context: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """Return the result of a function."""
         if isinstance(function, BuiltinMethodType):
             self.take(method_size(function.__self__, function.__name__, *args, **kwargs))
         called = partial(super().call, context, function, *args, **kwargs)
@@ -195,7 +188,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return self._measured(filled, lambda *args, **named: format_size(value.__self__, "{", [*args, *named.values()]))
 
     def concat(self, parts: Iterable[str]) -> str:
-        """Join the parts of a macro or block. Jinja2 calls this like `"".join`."""
+        """Join the parts of a macro or block; Jinja2 calls this like `"".join`."""
         parts = list(parts)
         self.take(sum(map(len, parts)))
         return "".join(parts)
@@ -213,7 +206,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 def _of_text(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter of texts that uses a value's whole text: `str`, which Jinja2 uses, may cut."""
+    """Return a filter that uses a value's whole text: `str`, which Jinja2 uses, may cut."""
     own = 1 if hasattr(work, "jinja_pass_arg") else 0  # Jinja2's first argument, before the template's
 
     @wraps(work)
@@ -230,7 +223,7 @@ def _pprint(value: object) -> str:
 
 
 def _read_again(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter with a result that can be read twice, as a name that is set to it may be."""
+    """Return a filter whose result can be read twice, as a name that is set to it may be."""
 
     @wraps(work)
     def listed(*args: Any, **named: Any) -> Any:
@@ -240,7 +233,7 @@ def _read_again(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reread(found: Any, get: Callable[[], Any]) -> Any:
-    """Return a part of a value. An iterator that the value makes each time is kept; one that it holds is refused."""
+    """Return a part of a value; keep an iterator that the value makes each time, refuse one that it holds."""
     if not is_single_use(found):
         return found
     if get() is found:  # the next rendering would find it empty
@@ -249,7 +242,6 @@ def _reread(found: Any, get: Callable[[], Any]) -> Any:
 
 
 def _kept(found: Any) -> Any:
-    """Return what an iterator of Python's gives; anything else as it is."""
     kind = cast("type[Any]", type(found))
     if not hasattr(kind, "__next__") or kind.__module__ not in {"builtins", "itertools"}:
         return found
@@ -312,7 +304,6 @@ def _whole_first(join: Callable[..., str]) -> Callable[..., str]:
 
 @lru_cache(maxsize=1)
 def sandbox() -> Sandbox:
-    """Return the shared sandbox."""
     return Sandbox()
 
 
@@ -340,19 +331,12 @@ class _Calls(NodeTransformer):
 
 
 class Compiled:
-    """A template parsed by Jinja2.
+    """A template parsed by Jinja2; `Template` describes most fields.
 
     Attributes:
         names: The names it reads and does not set itself.
-        whole: Names written whole, not a part or a filter's result.
-        apart: Names used otherwise than written whole or tested for existence.
-        paths: Used paths of names, step by step; an item of a list, or of a loop over it, is a number.
+        paths: Used paths; an item of a list, or of a loop over it, is a number.
         numbers: Paths compared with a number.
-        can_miss: Optional names: only used by `default` and `is defined`, or after such a test.
-
-    Raises:
-        TemplateSyntaxError: It is not a template, would load another one, or has an unknown filter or test.
-        SyntaxError, RecursionError: It is nested too deeply for Python.
     """
 
     def __init__(self, text: str) -> None:
@@ -381,13 +365,12 @@ class Compiled:
         self.template = sandbox().from_string(_Calls().visit(tree))
 
     def parts(self, values: Mapping[str, Any]) -> Iterable[str]:
-        """Render it, piece by piece."""
         sandbox().made = 0
         return self.template.generate({SELF if name == "self" else name: value for name, value in values.items()})
 
 
 def _paths(tree: nodes.Template, loops: list[nodes.For], names: Collection[str]) -> Iterable[tuple[str | int, ...]]:
-    """Yield the paths a template uses. A loop variable stands for an item, unless it is used twice."""
+    """Yield the paths a template uses; a loop variable stands for an item, unless it is used twice."""
     items: dict[str, list[nodes.Node]] = {}
     for loop in loops:
         items.setdefault(cast("nodes.Name", loop.target).name, []).append(loop.iter)
@@ -405,7 +388,7 @@ def _paths(tree: nodes.Template, loops: list[nodes.For], names: Collection[str])
 
 
 def _path_of(node: nodes.Node, named: Callable[[str], tuple[str | int, ...]]) -> tuple[str | int, ...]:
-    """Return the path of fields and items that a node takes of a name; empty if it is something else."""
+    """Return the fields and items that a node takes of a name; empty if it is something else."""
     match node:
         case nodes.Name(name=name):
             return named(name)
@@ -417,7 +400,6 @@ def _path_of(node: nodes.Node, named: Callable[[str], tuple[str | int, ...]]) ->
 
 
 def _compared(tree: nodes.Template) -> Iterable[tuple[str | int, ...]]:
-    """Yield the paths a template compares with a number."""
     for node in tree.find_all(nodes.Compare):
         sides = [node.expr, *(one.expr for one in node.ops)]
         for left, compared, right in zip(sides, node.ops, sides[1:], strict=False):
@@ -428,7 +410,7 @@ def _compared(tree: nodes.Template) -> Iterable[tuple[str | int, ...]]:
 
 
 def _find_needed(node: nodes.Node, known: frozenset[str], needed: set[str], *, asked: bool = False) -> None:
-    """Collect the required names. A name that is only tested for truth is optional."""
+    """Collect required names; one that is only tested for truth is optional."""
     match node:
         case nodes.Name(name=name):
             needed.update(() if asked else {name} - known)
@@ -450,14 +432,14 @@ def _find_needed(node: nodes.Node, known: frozenset[str], needed: set[str], *, a
 
 
 def _owner(node: nodes.Node | None) -> str | None:
-    """Return the name of which a node is a field, or a field of a field; its own if it is a name."""
+    """Return the name that a node is, or is a field of."""
     while isinstance(node, nodes.Getattr) or (isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const)):
         node = node.node
     return node.name if isinstance(node, nodes.Name) else None
 
 
 def _branches(node: nodes.Node, *, asked: bool) -> Iterable[tuple[nodes.Node, frozenset[str], bool]]:
-    """Yield the parts of a conditional node, each with its defined names, and whether it is only tested."""
+    """Yield the parts of a conditional node, with their defined names, and whether it is only tested."""
     match node:
         case nodes.If(test=test, body=body, elif_=others, else_=last):
             yield test, frozenset(), True
@@ -476,7 +458,7 @@ def _branches(node: nodes.Node, *, asked: bool) -> Iterable[tuple[nodes.Node, fr
 
 
 def _defined(test: nodes.Node, *, yes: bool) -> frozenset[str]:
-    """Return the names that are defined if a test is true, or if it is false."""
+    """Return the names that are defined if a test is true, or false."""
     match test:
         case nodes.Name() | nodes.Getattr() | nodes.Getitem() | nodes.Test(name="defined"):
             name = _owner(test.node if isinstance(test, nodes.Test) else test)
@@ -494,7 +476,7 @@ def _defined(test: nodes.Node, *, yes: bool) -> frozenset[str]:
 
 
 def operator_size(operator: str, left: Any, right: Any) -> float:
-    """Return the maximum characters of an operator's result; 0 if it is no text."""
+    """Return the maximum characters of the result; 0 if it is no text."""
     if operator == "**":
         return left.bit_length() * right / 3 if isinstance(left, int) and isinstance(right, int) else 0
     if operator == "%" and isinstance(left, str | bytes):
@@ -508,7 +490,7 @@ def operator_size(operator: str, left: Any, right: Any) -> float:
 
 
 def method_size(owner: object, name: str, *args: Any, **named: Any) -> float:
-    """Return the maximum characters of a text method's result; 0 for other methods."""
+    """Return the maximum characters of the result; 0 for methods that make no text."""
     if name == "fromkeys":
         return text_size(args[0]) + _count(args[0]) * text_size(args[1:])
     if not isinstance(owner, str | bytes):
@@ -529,7 +511,7 @@ def method_size(owner: object, name: str, *args: Any, **named: Any) -> float:
 
 
 def format_size(text: str, mark: str, values: Collection[Any]) -> float:
-    """Return the maximum characters of a text with these values in its fields, each with this mark."""
+    """Return the maximum characters of a text with these values in its fields."""
     specs = ["".join(found) for found in _FIELDS[mark].findall(text)]
     widths = [int(number) for spec in specs for number in re.findall(r"\d+", spec)]
     if any("*" in spec or "{" in spec for spec in specs):  # a value is the width of another
@@ -548,7 +530,7 @@ def _count(value: object) -> int:
 
 
 def filter_size(name: str, value: Any, *args: Any, **named: Any) -> float:
-    """Return the most characters, or items, that a filter can make of its arguments."""
+    """Return the maximum characters, or items, of the result."""
     match name, *args, *named.values():
         case "center", int(width), *_:
             return max(text_size(value), width)
@@ -572,4 +554,3 @@ MEASURED = (
     "batch center escape format indent join lower pprint replace slice string title tojson trim upper urlencode "
     "wordwrap"
 ).split()
-"""The filters that can make a long text or list of short ones."""

@@ -1,10 +1,6 @@
 """Saved answers: `%%agent NAME --save FILE`, a path inside the folder of the notebook.
 
-The path is a template with a few names, so that each row of an `--each` has its own file:
-
-```
-%%agent letter --each customers --save "letters/{{ item.id }}.md"
-```
+The path is a template with a few names, so that each row of an `--each` has its own file: `letters/{{ item.id }}.md`.
 """
 
 from __future__ import annotations
@@ -32,20 +28,18 @@ CODE = frozenset({".ipynb", ".py", ".pyw", ".pyc", ".pyd", ".so", ".pth"})
 SETTINGS = re.compile(r"(?:jupyter|ipython)\w*_config\.|(?:sitecustomize|usercustomize|conftest)\.", re.IGNORECASE)
 """Files that Jupyter, IPython, Python or pytest read from the folder by themselves."""
 SHOWN = 60
-"""Characters of a path in a message."""
+"""Characters in a message."""
 CASELESS = frozenset({"darwin", "win32"})
 """Systems that treat `A.md` and `a.md` as one file; macOS also both encodings of an accent."""
 LONGEST_NAME = 255
-"""Bytes of a name that file systems take."""
+"""Bytes."""
 DEVICES = re.compile(r"(?:con|prn|aux|nul|conin\$|conout\$|(?:com|lpt)[0-9¹²³]) *(?:[.:]|$)", re.IGNORECASE)
-"""Names that Windows keeps for devices, with any ending: text written there is lost. Source: "Naming Files, Paths,
-and Namespaces", Microsoft Learn."""
+"""Names that Windows keeps for devices. Source: "Naming Files, Paths, and Namespaces", Microsoft Learn."""
 NAME = "name"
 """The agent's name in a path: `letter_0` for the first row of `letter`."""
 
 
 def check_save(agent: Agent) -> None:
-    """Raise `DeclarationError` if an agent's path is invalid."""
     if agent.save is None:
         return
     template = _template(agent)
@@ -63,7 +57,6 @@ def check_save(agent: Agent) -> None:
 
 
 def saved_paths(agents: Sequence[Step], alike: Sequence[range] = ()) -> dict[int, str]:
-    """Return the paths of saved answers, by the number of the agent."""
     if alike and all(one.save is None for one in firsts(agents, alike)):
         return {}
     found: dict[int, str] = {}
@@ -85,16 +78,12 @@ def saved_paths(agents: Sequence[Step], alike: Sequence[range] = ()) -> dict[int
 
 
 def _file_of(path: str) -> str:
-    """Return the path as this system compares names: accents in one form, and without case."""
+    """Return the path as this system compares names: accents in one form, without case."""
     return unicodedata.normalize("NFC", path).casefold() if sys.platform in CASELESS else path
 
 
 def checked_path(path: str, what: str) -> str:
-    """Return a relative path in its shortest form, parted by `/`.
-
-    Raises:
-        DeclarationError: It is no file inside the folder.
-    """
+    """Return a relative path in its shortest form; refuse what is no file inside the folder."""
     plain = os.path.normpath(path) if path.strip() else ""
     parts = PurePath(plain).parts
     leads_out = PurePath(path).is_absolute() or bool(PureWindowsPath(path).anchor) or path.startswith("~")
@@ -120,12 +109,11 @@ def checked_path(path: str, what: str) -> str:
 
 
 def not_on_windows(parts: Sequence[str]) -> str:
-    """Return the first part of a path that Windows cannot store, or takes for a device; else empty."""
+    """Return the first part that Windows cannot store, or takes for a device; else empty."""
     return next((one for one in parts if DEVICES.match(one) or set('<>:"|?*') & set(one) or one[-1] in ". "), "")
 
 
 def excerpt_of(path: str) -> str:
-    """Return the beginning of a path, to show it."""
     shown = path.encode("utf-8", "replace").decode()
     return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
 
@@ -135,7 +123,6 @@ def _template(agent: Step) -> Template:
 
 
 def _path(agent: Step) -> str:
-    """Return the path of one agent, filled in."""
     template, part = _template(agent), agent.part
     values: dict[str, Any] = {NAME: agent.name, **(part.values if part is not None else {})}
     missing = [name for name in template.names if name not in values]
@@ -150,7 +137,7 @@ def _path(agent: Step) -> str:
 
 
 def _checked_data(agent: Step, path: str) -> str:
-    """Return a path with items, unless it leads into a hidden folder or file, or is code by its ending."""
+    """Refuse a path with items that leads into a hidden folder or file, or is settings or code."""
     # An item may come from anyone, and an answer in such a file would be run, or read as settings.
     written = (agent.save or "").replace("\\", "/")
     for part in PurePath(path).parts:
@@ -177,6 +164,6 @@ def _checked_data(agent: Step, path: str) -> str:
 
 
 def ending_of(path: str) -> str:
-    """Return the ending of a file's name, as the least careful file system reads it."""
+    """Return a file's ending, as the least careful file system reads it."""
     named = PurePath(path).name.partition(":")[0]  # a stream of a file, on Windows
     return PurePath(named.rstrip(". ")).suffix.lower()

@@ -1,8 +1,4 @@
-"""Metadata of functions: name, typed parameters, documentation, source.
-
-Used by tools and tasks. A function may be plain, a bound method, a `functools.partial` with fixed arguments, or an
-object with `__call__`.
-"""
+"""Metadata of functions for tools and tasks: name, typed parameters, documentation, source."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ if TYPE_CHECKING:
 _MARKED = "_is_coroutine_mark"
 """What `inspect.markcoroutinefunction` leaves at a function, from Python 3.12 on."""
 NOTHING: Any = inspect.Parameter.empty
-"""Stands for a type or a default that is not there."""
+"""Stands for a missing type or default."""
 _REFUSED = {
     inspect.Parameter.VAR_POSITIONAL: ("takes any number of arguments (*{})", "Give it a list: {}: list[str]"),
     inspect.Parameter.VAR_KEYWORD: ("takes any names (**{})", "Write each of them as a parameter"),
@@ -35,7 +31,7 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter of a function; `kind` is its annotated type. `NOTHING` stands for a missing type or default."""
+    """One parameter of a function, with its annotated type."""
 
     name: str
     kind: Any
@@ -43,7 +39,6 @@ class Parameter:
 
 
 def check_function(function: object, what: str) -> None:
-    """Raise `DeclarationError` unless this is a function, or works like one."""
     if not callable(function) or isinstance(function, type):
         kind = "a class" if isinstance(function, type) else shown_value(function)
         raise DeclarationError(f"The function of {what} must be a function, got {kind}.", hint=_held(function))
@@ -53,7 +48,7 @@ def check_function(function: object, what: str) -> None:
 
 
 def _held(value: object) -> str:
-    """Return the function inside a tool of another library, to use instead; empty if it is none."""
+    """Return a hint at the function inside a tool of another library."""
     if isinstance(value, type) or inspect.isroutine(value):
         return ""
     for name in ("func", "function", "fn", "coroutine"):
@@ -64,13 +59,7 @@ def _held(value: object) -> str:
 
 
 def parameters_of(function: Callable[..., Any], what: str, *, lenient: bool = False) -> tuple[Parameter, ...]:
-    """Return the parameters of a function that can be given by name, without those bound by a partial.
-
-    `lenient` ignores a type that cannot be looked up, which may be imported for type checkers only.
-
-    Raises:
-        DeclarationError: It has others, or none can be read.
-    """
+    """Return the unbound parameters; `lenient` ignores types that are imported for type checkers only."""
 
     def failed(error: BaseException) -> DeclarationError:
         return DeclarationError(f"The parameters of {what} cannot be read: {reason_of(error)}.")
@@ -96,7 +85,6 @@ def parameters_of(function: Callable[..., Any], what: str, *, lenient: bool = Fa
 
 
 def _kind(annotation: Any, variables: dict[str, Any]) -> Any:
-    """Return the type of an annotation, even if written as a text."""
     if annotation is NOTHING:
         return NOTHING
     written = SimpleNamespace(__annotations__={"it": annotation})
@@ -108,7 +96,7 @@ def _bound(function: Any) -> set[str]:
 
 
 def defined(function: Any) -> Any:
-    """Return the function defined by `def`: behind a partial, a method, an object with `__call__`."""
+    """Return the function behind a partial, a method, an object with `__call__`."""
     if isinstance(function, partial):
         return defined(function.func)
     function = inspect.unwrap(function)
@@ -118,14 +106,12 @@ def defined(function: Any) -> Any:
 
 
 def name_of(function: Any) -> str:
-    """Return the name of a function, or the class name of an object with `__call__`."""
     if isinstance(function, partial):
         return name_of(function.func)
     return str(getattr(function, "__name__", type(function).__name__))
 
 
 def documentation(function: Any) -> str:
-    """Return the docstring of a function; empty without one."""
     if isinstance(function, partial):
         return documentation(function.func)
     if inspect.isroutine(function):
@@ -135,7 +121,6 @@ def documentation(function: Any) -> str:
 
 
 def is_async(function: Any) -> bool:
-    """Return whether a call of a function has to be awaited."""
     if type(function) is FunctionType:  # most are: to look behind what wraps one takes ten times as long
         if function.__code__.co_flags & inspect.CO_COROUTINE:
             return True
@@ -145,7 +130,7 @@ def is_async(function: Any) -> bool:
 
 
 def source_sha(function: Any) -> str:
-    """Return a hash of the source of a function; empty without any, as in C."""
+    """Return a hash of the source; empty without any, as in C."""
     try:
         source = textwrap.dedent(inspect.getsource(defined(function)))
     except (OSError, TypeError, IndentationError, SyntaxError):

@@ -12,20 +12,15 @@ from agent_magic.declare.task import Task
 from agent_magic.declare.validation import instances_of
 
 Step = Agent | Task
-"""An agent asks a model, a task calls a Python function. Both have the same fields; inapplicable ones are empty."""
+"""Both have the same fields, inapplicable ones empty."""
 
 
 def is_step(value: object) -> bool:
-    """Return whether a variable holds a step, or a function that was declared as one by `am.task`: no items of it."""
     return isinstance(value, Agent | Task) or Task.declared(value) is not None
 
 
 def steps_of(given: object) -> tuple[Any, ...]:
-    """Return agents and tasks as a tuple; a function that was declared by `am.task` is its task.
-
-    Raises:
-        PlanError: It is something else.
-    """
+    """Return agents and tasks, with functions declared by `am.task` as their tasks."""
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
         return instances_of("agents", given, Agent, Task)
     found = [Task.declared(one) or one for one in cast("Iterable[object]", given)]
@@ -33,20 +28,17 @@ def steps_of(given: object) -> tuple[Any, ...]:
 
 
 def models_text(step: Step, model: str) -> str:
-    """Return the model of a step in words: of a cascade all of them, `A → B`; else the model of its first request."""
+    """Write the model of a step: of a cascade `A → B`, else the model of its first request."""
     return " → ".join(step.cascade) if step.cascade else model
 
 
 def job_of(agent: Agent) -> str:
-    """Return the fingerprint of a request without model and row: grades of one job can be compared."""
+    """Return the fingerprint of a request without model and row, to compare grades."""
     return _fingerprint(agent, agent.effort, agent.sent)
 
 
 def prompt_of(step: Step) -> str:
-    """Return the fingerprint of an agent's instructions without model, effort and row, for the length of answers.
-
-    It is empty for a task.
-    """
+    """Return the fingerprint of instructions without model, effort and row; empty for a task."""
     return "" if step.is_task else _fingerprint(cast("Agent", step), None, "")
 
 

@@ -1,15 +1,8 @@
 """A plan in a plan: its steps join, and its name is the answer of its last step.
 
-```python
-research = am.Plan([am.Agent("sources", "Name three."), am.Agent("notes", "Sum up: {{ sources }}")])
-```
-```
-%%agent letter                 the plan has research__sources, research__notes and letter
-Write a letter about this: {{ research }}
-```
-
-The joined plan is flat: one pacer, one budget and one record. A step's name has its plan's as prefix, as in
-`scikit-learn`: `research__sources`. All names used by the steps of a plan are local to it.
+If the value `research` is a plan with the steps `sources` and `notes`, a prompt with `{{ research }}` gives the steps
+`research__sources` and `research__notes`, as scikit-learn names them. The joined plan is flat: one pacer, one budget
+and one record. All names used by the steps of a plan are local to it.
 """
 
 from __future__ import annotations
@@ -32,20 +25,18 @@ if TYPE_CHECKING:
     from agent_magic.declare.step import Step
 
 MAX_DEPTH: Final = 3
-"""Plans in plans go no deeper."""
 BOX: Final = "__"
-"""Separates the names of a plan and its step."""
 _EXPRESSION = re.compile(r"\A\{\{ (.*) \}\}\Z", re.DOTALL)
 
 
 def box_of(name: str) -> str:
-    """Return the name of the outermost nested plan of a step; empty without one."""
+    """Return the outermost nested plan of a step; empty without one."""
     box, inside, step = name.partition(BOX)
     return box if inside and box and step else ""
 
 
 def last_step(steps: Sequence[Step]) -> Step:
-    """Return the step that answers for the plan: the last declared one, without requests added for it."""
+    """Return the step that answers for the plan: the last declared one."""
     first = {one.hedges for one in steps}
     for step in reversed(steps):
         if step.hedges is None and step.name not in first and not (step.part is not None and step.part.asks):
@@ -54,7 +45,6 @@ def last_step(steps: Sequence[Step]) -> Step:
 
 
 def last_in(steps: Iterable[Step], box: str) -> Step | None:
-    """Return the step that answers for a nested plan, if there is such a plan."""
     inside = [one for one in steps if one.name.startswith(f"{box}{BOX}")]
     return last_step(inside) if inside else None
 
@@ -62,7 +52,7 @@ def last_in(steps: Iterable[Step], box: str) -> Step | None:
 def join(
     agents: Iterable[Step], values: Mapping[str, Any], plans: Mapping[str, Plan]
 ) -> tuple[tuple[Step, ...], dict[str, Any]]:
-    """Return agents and values with the steps of the plans that the agents use, before maps and loops are expanded."""
+    """Add the steps of used plans, before maps and loops are expanded."""
     outer = tuple(agents)
     declared = {one.name for one in outer}
     wanted = {name for one in outer for name in (*one.reads, *one.after)}
@@ -81,7 +71,6 @@ def join(
 
 
 def _names_in(plan: Plan, box: str) -> dict[str, str]:
-    """Return the joined name of each name in a plan."""
     for name in plan.names:
         boxes = [box, *name.split(BOX)[:-1]]
         if box in boxes[1:]:
@@ -96,7 +85,6 @@ def _names_in(plan: Plan, box: str) -> dict[str, str]:
 
 
 def renamed(step: Step, names: Mapping[str, str]) -> Step:
-    """Return a step with other names for itself and for all that it uses."""
     if names.keys().isdisjoint(
         {step.name, *step.reads, *step.after, *([] if step.part is None else [step.part.group])}
     ):
@@ -156,7 +144,7 @@ def _part(part: Part, names: Mapping[str, str]) -> Part:
 
 @dataclass(frozen=True, slots=True)
 class _Renamed:
-    """Calls a function by the names of its parameters. It can be pickled if the function can."""
+    """Calls a function by renamed parameters; can be pickled if the function can."""
 
     function: Callable[..., Any]
     names: Mapping[str, str]
@@ -167,18 +155,11 @@ class _Renamed:
 
 @dataclass(frozen=True, slots=True)
 class _AsyncRenamed(_Renamed):
-    """The same for an `async def`."""
-
     async def __call__(self, **arguments: Any) -> Any:
         return await self.function(**{self.names.get(name, name): value for name, value in arguments.items()})
 
 
 def boxes_of(names: Sequence[str]) -> dict[str, list[int]]:
-    """Return the numbers of the steps in each outermost plan, by its name.
-
-    Args:
-        names: The steps' names in plan order.
-    """
     found: dict[str, list[int]] = {}
     for number, name in enumerate(names):
         if box := box_of(name):

@@ -1,16 +1,7 @@
 """A task: a Python function that is a step of a plan. Its parameters are its edges, by name.
 
-```
-@am.task
-def worst(label) -> pd.DataFrame:             # receives the answer of the agent `label`, or that variable
-    return label[label.sentiment == "negative"].head(5)
-
-%%agent report
-What do these have in common? {{ worst }}
-```
-
 For an agent with `--each`, it receives a frame: a row per item, with the items' index, a column per field of a typed
-answer or else `answer`, then `status` and `error` of the row. Measurements are in `run.each("label")`.
+answer or else `answer`, then `status` and `error`.
 """
 
 from __future__ import annotations
@@ -56,11 +47,8 @@ from agent_magic.errors import DeclarationError, InvalidArguments, did_you_mean,
 F = TypeVar("F", bound="Callable[..., Any]")
 
 MARK = "_agent_magic_task"
-"""The attribute of a function that holds its task."""
 LISTENERS: list[Callable[[Task, Mapping[str, Any]], None]] = []
-"""Called with each function that `task` marks, and the variables of its module, to declare the tasks of cells.
-A decorator has no other way to the notebook it is used in.
-"""
+"""Called with each marked function and its module's variables: a decorator has no other way to its notebook."""
 
 
 @known_keywords
@@ -190,7 +178,7 @@ class Task(TaskOptions, NothingOfAgents):
         return {name: _fitted(name, kinds.get(name, NOTHING), value) for name, value in arguments.items()}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave the function and its types out: they may not be importable elsewhere, and a record needs none."""
+        """Leave out the function and its types: they may not be importable elsewhere, and a record needs none."""
         defaults = ((one.name, NOTHING if one.default is NOTHING else None) for one in self.takes or ())
         takes = tuple(Parameter(name, NOTHING, default) for name, default in defaults)
         options = {name: getattr(self, name) for name in TASK}
@@ -222,7 +210,6 @@ class Task(TaskOptions, NothingOfAgents):
 
 
 _RENAMED = {"timeout": "timeout_s", "uses": "uses_resources"}
-"""The options of `task` that are called otherwise than those of `Task`."""
 _AT_FUNCTION = [name for name, row in TASK.items() if row.form != "none" and name not in _RENAMED.values()]
 
 
@@ -235,7 +222,6 @@ def _gone(**_: object) -> None:
 
 
 def _check_options(task: Task) -> None:
-    """Raise `DeclarationError` for the first invalid option."""
     error = partial(DeclarationError, agent=task.name)
     check_options(task, f"task {task.name!r}")
     check_flow(task)
@@ -246,7 +232,6 @@ def _check_options(task: Task) -> None:
 
 
 def _fitted(name: str, kind: Any, value: Any) -> Any:
-    """Return a value converted to a type by pydantic, or checked by its class."""
     if kind is NOTHING or kind is Any or isinstance(kind, typing.TypeVar):
         return value
 
@@ -281,7 +266,7 @@ class _Same:
 
 @functools.lru_cache(maxsize=256)
 def _adapter(of: _Same) -> Any:
-    """Return a type's reader, cached; `None` if pydantic does not know the type, or the class fails."""
+    """Return a type's reader; `None` if pydantic does not know the type, or the class fails."""
     import pydantic
 
     try:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from agent_magic.declare.sandbox import Compiled
 
 _SIMPLE = re.compile(r"\{\{\s*([^\W\d]\w*)\s*\}\}")
-"""`{{ name }}` and nothing else between the braces."""
 _WORDS = frozenset({"true", "false", "none", "True", "False", "None", "loop", "self"})
 _TAGS = (
     "if|elif|else|endif|for|endfor|set|endset|raw|endraw|with|endwith|macro|endmacro|call|endcall|filter|endfilter|"
@@ -47,9 +46,9 @@ _RAW = re.compile(r"(\{%[-+]?\s*raw\s*[-+]?%\}.*?\{%[-+]?\s*endraw\s*[-+]?%\})",
 _EXPRESSION = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
 _LONGEST_SHOWN = 60
 _PLAIN_FAILURES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What expressions usually fail of. Their messages need no class beside them."""
+"""Usual errors of expressions, with messages that need no class beside them."""
 _RETURN = "\ud800\udbff"
-"""Replaces a carriage return, which Jinja2 would change. Two surrogates that never occur together."""
+"""Replaces a carriage return, which Jinja2 would change: two surrogates that never occur together."""
 _NO_TAG = "\ud801\udbfe"
 """Stands for a `{%` that begins no tag, while names are changed."""
 
@@ -59,11 +58,11 @@ class Template:
     """A prompt's text with the names it uses.
 
     Attributes:
-        names: The names it reads, in order of first appearance.
-        pieces: Literal text and names in turn, if it has nothing but `{{ name }}`; empty if Jinja2 renders it.
+        names: In order of first appearance.
+        pieces: Literal text and names in turn; empty if Jinja2 renders it.
         whole: Names written whole, not a part or a filter's result.
         apart: Names used otherwise than written whole or tested for existence.
-        paths: Used paths, such as `('label', 'quotes', 0, 'text')`; numbers are items of lists.
+        paths: Such as `('label', 'quotes', 0, 'text')`; numbers are items of lists.
         can_miss: Optional names, as in `{{ fix | default(draft) }}`.
     """
 
@@ -80,17 +79,7 @@ class Template:
 
     @classmethod
     def parse(cls, text: str, *, agent: str, title: str = "", hint: str = "") -> Template:
-        """Parse a prompt, or another text that is sent.
-
-        Args:
-            text: The text as written.
-            agent: Its agent.
-            title: Its name in errors, if it is not the prompt of an agent.
-            hint: Advice if the text is not the user's own: errors then quote the title only.
-
-        Raises:
-            DeclarationError: It is not a template; the message names the line.
-        """
+        """Parse an agent's text; errors call it `title`, and quote it unless `hint` says that it is not the user's."""
         title = title or f"The prompt of agent {agent!r}"
         if "{{" not in text and "{%" not in text:
             return cls(text, title, agent, pieces=(text,))
@@ -107,25 +96,19 @@ class Template:
 
     @property
     def simple(self) -> bool:
-        """True if it has nothing but text and `{{ name }}`."""
         return bool(self.pieces)
 
     @property
     def is_bare(self) -> bool:
-        """True if it is simple and without literal text, so that it may become empty."""
+        """True if it has no literal text and may become empty."""
         return self.simple and not "".join(self.pieces[::2]).strip()
 
     def takes_apart(self, names: Collection[str]) -> bool:
-        """Return whether it uses one of these names otherwise than written whole or tested for existence."""
+        """Return whether it uses one of these names otherwise than whole or tested for existence."""
         return not self.apart.isdisjoint(names)
 
     def render(self, values: Mapping[str, Any]) -> Prompt:
-        """Fill the template in. Lone surrogates, which no request can carry, become `U+FFFD`.
-
-        Raises:
-            DeclarationError: An expression failed, or the text is longer than a request may be.
-            KeyError: A simple template's name has no value.
-        """
+        """Fill the template in; lone surrogates, which no request can carry, become `U+FFFD`."""
         pieces = list(self.pieces)
         for place in range(1, len(pieces), 2):
             value = pieces[place] = values[pieces[place]]
@@ -155,7 +138,7 @@ class Template:
         return text if text.isascii() else sendable(text)
 
     def check_value(self, name: str, value: object) -> None:
-        """Raise `DeclarationError` for a value that cannot be written as text, or is too long."""
+        """Refuse a value that cannot be written as text, or is too long."""
         try:
             text = value_text(name, value)
         except RenderError as error:
@@ -169,7 +152,7 @@ class Template:
         return DeclarationError(f"{self.title} cannot be rendered: {said}{end}", agent=self.agent)
 
     def check_not_empty(self, text: str) -> str:
-        """Return a rendered text. Raise `DeclarationError` if it is empty or white space, which the API rejects."""
+        """Return a rendered text; refuse an empty or blank one, as the API does."""
         if text and not text.isspace():
             return text
         cause = f"the values of {', '.join(self.names)}" if self.names else "its expressions"
@@ -180,7 +163,7 @@ class Template:
 
 
 def renamed_names(template: Template, names: Mapping[str, str]) -> str:
-    """Return the text of a template with renamed variables, which must not also be, say, arguments of macros."""
+    """Rename variables, which must not also be, say, arguments of macros."""
     if names.keys().isdisjoint(template.names):
         return template.text
     if template.pieces:
@@ -206,14 +189,12 @@ def _guarded(text: str, lone_tag: str = "{{ '{%' }}") -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _compiled(text: str) -> Compiled:
-    """Have Jinja2 read a prompt, once for all agents and renderings of it."""
     from agent_magic.declare.sandbox import Compiled  # noqa: PLC0415 - it imports Jinja2
 
     return Compiled(_guarded(text))
 
 
 def _parsed(text: str, agent: str, title: str, hint: str) -> Compiled:
-    """Parse a prompt with Jinja2, converting its errors."""
     from jinja2 import TemplateSyntaxError
 
     try:
@@ -237,7 +218,7 @@ def _first_use(text: str, name: str) -> int:
 
 
 def _render(text: str, values: Mapping[str, Any], names: Iterable[str]) -> str:
-    """Have Jinja2 render a prompt. Its expressions and values are the user's, so they can fail in any way."""
+    """Render a prompt with Jinja2; the user's expressions and values can fail in any way."""
     used = {name: values[name] for name in names if name in values}
     return run_user_code(lambda: _rendered(text, used), lambda error: _failed(error, text, used))
 
@@ -270,7 +251,7 @@ def _failed(error: BaseException, text: str, values: Mapping[str, Any]) -> Rende
 
 
 def _place_of(error: BaseException, text: str) -> str:
-    """Return the line of a prompt with an error, and its expressions if short."""
+    """Return the line with an error, and its expressions if short."""
     trace, line = error.__traceback__, 0
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == "<template>":

@@ -1,11 +1,5 @@
 """Tools: the user's functions that a model may call, and tools run by the provider.
 
-```
-def run_sql(query: str) -> str: ...     # its docstring tells the model its purpose
-
-%%agent analyst --tools run_sql,web_search
-```
-
 A function becomes a tool when an agent is declared: its description for the model is fixed from then on. Flags are set
 at the function, `@am.tool(ask=True)`; the function is unchanged, to be called and tested.
 """
@@ -35,10 +29,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound="Callable[..., Any]")
 
 MARK = "_agent_magic_tool"
-"""The attribute of a function that holds its flags."""
 FLAGS = ("ask", "main", "process", "alone", "pure", "safe")
 FAMILIES = ("web_search", "web_fetch", "code_execution")
-"""The tools that providers run, by plain names; versions are up to the provider."""
 MOST_STRICT = 20
 """Maximum tools per request with enforced schemas."""
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
@@ -115,7 +107,7 @@ class Tool:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Leave the function out: it may not be importable elsewhere, and a record needs none."""
+        """Leave out the function: it may not be importable elsewhere, and a record needs none."""
         flags = {one: getattr(self, one) for one in (*FLAGS, "timeout_s", "source_sha", "uses", "writes", "strict")}
         return _rebuilt, (self.name, self.description, self.schema, flags)
 
@@ -292,37 +284,29 @@ MOST_SEARCHES = 10
 
 
 class Tools(tuple["Tool | ServerTool", ...]):  # noqa: SLOT001 - it has an attribute
-    """The tools of an agent, each name once.
-
-    Attributes:
-        written: The names as in a cell; empty if given otherwise.
-    """
+    """The tools of an agent, each name once; `written` has the names as in a cell, if given so."""
 
     written: str = ""
 
     @cached_property
     def functions(self) -> tuple[Tool, ...]:
-        """The functions: their calls run here, and each needs another turn."""
+        """Their calls run here, and each needs another turn."""
         return tuple(one for one in self if isinstance(one, Tool))
 
     def named(self, name: str) -> Tool | None:
-        """Return its function with this name, if any."""
         return next((one for one in self.functions if one.name == name), None)
 
     @cached_property
     def most_searches(self) -> int:
-        """How many searches of the web one request may make, which are billed one by one."""
         of_web = (one for one in self if isinstance(one, ServerTool) and one.family == "web_search")
         return sum(int(one.options.get("max_uses", MOST_SEARCHES)) for one in of_web)
 
     @cached_property
     def text(self) -> str:
-        """Their description for the model, as in `Request.tools`; empty without any."""
         return json.dumps([one.definition() for one in self], ensure_ascii=True) if self else ""
 
 
 def recorded_tools(definitions: Sequence[Mapping[str, Any]]) -> Tools:
-    """Return tools from a record (the array in `Request.tools`): descriptions for the model, without functions."""
     found: list[Tool | ServerTool] = []
     for one in definitions:
         if "input_schema" not in one:
@@ -338,22 +322,16 @@ def recorded_tools(definitions: Sequence[Mapping[str, Any]]) -> Tools:
 
 @runtime_checkable
 class Toolbox(Protocol):
-    """Something in a notebook that has tools: `--tools NAME.*` takes all of them, `--tools NAME.TOOL` one."""
+    """Something with tools: `--tools NAME.*` takes all of them, `--tools NAME.TOOL` one."""
 
     @property
-    def tools(self) -> Mapping[str, Tool]:
-        """Its tools, by the names they have there."""
-        ...
+    def tools(self) -> Mapping[str, Tool]: ...
 
 
 def tools_of(
     given: object, names: Mapping[str, Any] = MappingProxyType({}), *, agent: str = "", schema: str = ""
 ) -> Tools:
-    """Return the tools of an agent, given as `run_sql,web_search`, or a list of names, functions and tools.
-
-    Raises:
-        DeclarationError: A name is undefined, a function cannot be a tool, or two have one name.
-    """
+    """Return an agent's tools, given as `run_sql,web_search`, or a list of names, functions and tools."""
     if not isinstance(given, Iterable):
         raise must_be(f"tools of agent {agent!r}", "names: 'a,b', or a list of functions", given)
     parts = listed(given) if isinstance(given, str) else cast("Iterable[Any]", given)
@@ -370,7 +348,7 @@ def tools_of(
 
 
 def _warn_of_silence(name: str, function: Any) -> None:
-    """Warn once per function that a tool has no docstring."""
+    """Warn once per function without a docstring."""
     hint = "The model knows a tool only by its docstring."
     with suppress(AttributeError, TypeError):  # some functions take no attributes
         if getattr(function, _SAID, False):
@@ -389,7 +367,7 @@ def _as_tools(given: Any) -> Sequence[Tool | ServerTool]:
 
 
 def _looked_up(written: str, names: Mapping[str, Any], agent: str) -> Sequence[Tool | ServerTool]:
-    """Return the value of a name: a function, a server tool, `server.*`, `server.tool`, `object.method`."""
+    """Return the value of a function's or toolbox's name: `server.*`, `object.method`."""
     name, _, rest = written.partition(".")
     if name not in names:
         if written in FAMILIES:
@@ -423,10 +401,7 @@ def _unknown(name: str, known: Iterable[str], agent: str, instead: str = "") -> 
 
 
 def _within_limits(tools: tuple[Tool | ServerTool, ...], schema: str) -> tuple[Tool | ServerTool, ...]:
-    """Return the tools, `strict` only as far as one request may have it.
-
-    Source: the vendor's page on structured outputs: the limits hold for strict tools and typed answers together.
-    """
+    """Make tools `strict` only as far as one request may have it. Source: the vendor's page on structured outputs."""
     optional, unions = map(len, counted(schema_of(schema), "")) if schema else (0, 0)
     strict, loose, found = 0, list[str](), list[Tool | ServerTool]()
     for one in tools:

@@ -7,17 +7,15 @@ from decimal import ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 UNKNOWN = "–"
 AT_LEAST = "≥"
-"""What stands before a lower bound."""
 _MINUTE_S, _HOUR_S = 60, 3600
 _UNITS_S = {"s": 1, "m": _MINUTE_S, "h": _HOUR_S}
-"""The letters that may stand behind a time that is read."""
 _LEAST_USD = 0.0001
 _LEAST_S = 0.05
 """Half of the last written digit: values this close to a minute, or to 0, are rounded to it."""
 
 
 def known(value: float | None) -> float | None:
-    """Return `value`, or `None` for `NaN`."""
+    """Return `None` for `NaN`."""
     return None if value is None or math.isnan(value) else value
 
 
@@ -37,11 +35,7 @@ def seconds(value: float | None) -> str:
 
 
 def duration(text: str) -> float:
-    """Read seconds: `90`, `90s`, `30m`, `8h`.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """Parse seconds: `90`, `90s`, `30m`, `8h`."""
     unit = text[-1:] if text[-1:] in _UNITS_S else ""
     return float(text.removesuffix(unit)) * _UNITS_S.get(unit, 1)
 
@@ -53,11 +47,7 @@ def count(value: float | None) -> str:
 
 
 def dollars(value: float | None, mark: str = "") -> str:
-    """Write dollars: `$1.25`, below one dollar with four decimals, `$0.0021`; `<$0.0001`; `$0`.
-
-    After a mark, less than `$0.0001` is written with a digit, `≥$0.00003`. After `≥` the last digit is rounded down, so
-    that the bound is true.
-    """
+    """Write dollars: `$1.25`, `$0.0021`, `<$0.0001`, `$0`; after a mark with a digit, `≥$0.00003`, rounded down."""
     value = known(value)
     if mark and value is not None and value > 0:
         digits = 2 if value >= 1 else 4 if value >= _LEAST_USD else -math.floor(math.log10(value))
@@ -88,7 +78,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def steps(every: int, tasks: int) -> str:
-    """Count agents and tasks: `2 agents and 3 tasks`, of `every` in total."""
+    """Write `2 agents and 3 tasks`, of `every` in total."""
     agents = [plural(every - tasks, "agent")] if every > tasks or not tasks else []
     return " and ".join([*agents, *([plural(tasks, "task")] if tasks else [])])
 
@@ -98,18 +88,17 @@ _MOST_TICKS = 7
 
 
 def time_step(span_s: float) -> float:
-    """Choose a round step between the ticks of a time axis, so that they fit under it."""
+    """Choose a round step between ticks, so that they fit under an axis."""
     return next((one for one in _TICK_STEPS_S if span_s / one <= _MOST_TICKS - 1), span_s / (_MOST_TICKS - 1))
 
 
 def time_ticks(span_s: float) -> tuple[float, ...]:
-    """Return round times from 0 to at most `span_s`."""
     step = time_step(span_s)
     return tuple(round(index * step, 6) for index in range(int(span_s / step + 1e-9) + 1))
 
 
 def time_tick(value_s: float, span_s: float) -> str:
-    """Write a time under an axis, in a unit that fits the length of the axis."""
+    """Write a time in a unit that fits the length of the axis."""
     if span_s >= 2 * _HOUR_S:
         return f"{value_s / _HOUR_S:g} h"
     if span_s >= 3 * _MINUTE_S:

@@ -1,12 +1,8 @@
 """The user's code that runs while a plan is created or a prompt is rendered: methods of values, functions in prompts.
 
-It runs synchronously, often in a task on the kernel's own loop, which makes two things dangerous:
-
-* A `SystemExit` or `KeyboardInterrupt` that leaves a task ends the loop, and the kernel with all its state.
-* An interrupt handler that cancels tasks through the loop does nothing while the loop is blocked, so Stop would be
-  ignored until a loop over 10^10 items in a prompt is over.
-
-So all such code runs in `run_user_code`.
+It often runs in a task on the kernel's own loop. A `SystemExit` or `KeyboardInterrupt` that leaves a task ends that
+loop and the kernel; and an interrupt handler that cancels tasks does nothing while the loop is blocked, so Stop would
+be ignored until a loop over 10^10 items in a prompt is over. So all such code runs in `run_user_code`.
 """
 
 from __future__ import annotations
@@ -31,19 +27,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SIGNALS: Final[Any] = importlib.import_module("_signal")
-"""The part of `signal` that is written in C.
-The Python part converts a handler to an enum and formats an error if it is none: with the handler of `asyncio.run` that
-took 15 us a call (2026-11-25).
-"""
+"""The C part of `signal`: with the handler of `asyncio.run` the Python part took 15 us a call (2026-11-25)."""
 
 
 def run_user_code(work: Callable[[], T], failed: Callable[[BaseException], AgentMagicError]) -> T:
-    """Run the user's code. An interrupt stops it at once, and its exception becomes an error of ours, from `failed`.
+    """Run the user's code, stopped at once by an interrupt, with its exceptions converted by `failed`.
 
-    Raises:
-        AgentMagicError: The code raised something.
-        asyncio.CancelledError: The user interrupted it, and it ran in a task.
-        KeyboardInterrupt: The user interrupted it, and it ran elsewhere, or Python's own handler is in force.
+    An interrupt is a `CancelledError` in a task, else a `KeyboardInterrupt`.
     """
     stop = _Stop()
     try:
@@ -65,11 +55,9 @@ def run_user_code(work: Callable[[], T], failed: Callable[[BaseException], Agent
 
 
 class _Stop:
-    """A handler of SIGINT that raises in the code that runs, after the handler before it has heard of the interrupt.
+    """A handler of SIGINT that raises in the code that runs, after the earlier handler has heard of the interrupt.
 
-    Attributes:
-        pressed: Whether an interrupt came. It tells the user's Stop from a `KeyboardInterrupt` that the code raised.
-        raises: Whether the code still runs. Later the error would leave the task.
+    `pressed` tells Stop from a `KeyboardInterrupt` of the code; when `raises` is False the error would leave the task.
     """
 
     def __init__(self) -> None:
@@ -84,17 +72,17 @@ class _Stop:
             raise KeyboardInterrupt
 
     def install(self) -> None:
-        """Become the handler in the main thread, unless a C program has the handler."""
+        """Become the main thread's handler, unless a C program has it."""
         if threading.current_thread() is threading.main_thread() and _SIGNALS.getsignal(signal.SIGINT) is not None:
             self._before = _SIGNALS.signal(signal.SIGINT, self)
 
     def restore(self) -> None:
-        """Put back the handler from before, unless the code has set another."""
+        """Put back the earlier handler, unless the code has set another."""
         if self._before is not None and _SIGNALS.getsignal(signal.SIGINT) is self:
             _SIGNALS.signal(signal.SIGINT, self._before)
 
     def error(self) -> BaseException:
-        """Return the exception for an interrupt that a task can raise without ending its loop."""
+        """Return the exception that a task can raise without ending its loop."""
         if self._before is signal.default_int_handler or not _in_task():
             return KeyboardInterrupt()
         return asyncio.CancelledError()
@@ -114,7 +102,7 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 def trace_of(error: BaseException) -> str:
-    """Write a traceback that has the user's lines only, with files named without their folders, which are private."""
+    """Write a traceback of the user's lines, without the private folders of files."""
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     frames = [one for one in frames if not one[0].co_filename.startswith(_HERE)]
     own = [one for one in frames if not _is_library(one[0].co_filename)] or frames[-1:]
@@ -137,7 +125,7 @@ def _frame_line(code: CodeType, line: int) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return an exception in words: the name of its class, and its message if it has one."""
+    """Write the class and the message, if any."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - a class of the user's
@@ -146,7 +134,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def hint_of(error: str) -> str:
-    """Return a remedy for an error of a function that runs in its own thread; empty if none is known."""
+    """Return a remedy for an error in a function's own thread; empty if none is known."""
     if "same thread" in error:  # sqlite3's own words
         return "main=True in @am.tool or @am.task calls it on the main thread, where the connection was opened."
     return ""

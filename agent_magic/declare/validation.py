@@ -1,8 +1,7 @@
-"""Checks of names, options and lists. A value of a wrong type or size is refused before it is used.
+"""Checks of names, options and lists: a value of a wrong type or size is refused before it is used.
 
-Python normalises names to NFKC: `µ` typed by a keyboard and `μ` of a Greek text are one variable. Names in prompts,
-options and rows are compared in that form too.
-Source: https://docs.python.org/3/reference/lexical_analysis.html#identifiers.
+Python normalises names to NFKC: `µ` typed by a keyboard and `μ` of a Greek text are one variable, here too. Source:
+https://docs.python.org/3/reference/lexical_analysis.html#identifiers.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ RESERVED = frozenset(
     "and or not in is if elif else for true false none True False None loop self super varargs kwargs caller range "
     "recursive ignore missing with without context import include extends block macro call filter set dict".split()
 )
-"""Words of the template language. Nothing that prompts name can have such a name."""
+"""Words of the template language, which cannot be names."""
 
 
 def check_name(name: str, what: str = "an agent") -> None:
-    """Raise `DeclarationError` unless `name` can be the name of an agent, or of another object in prompts."""
+    """Refuse what cannot be a name in prompts."""
     # Prompts use it as `{{ name }}`, so it must be an identifier and no word of the template language. Python
     # keywords such as `class` are fine.
     kind = what.rsplit(maxsplit=1)[-1]
@@ -40,11 +39,9 @@ def check_name(name: str, what: str = "an agent") -> None:
 
 
 NAMING = ("name", "each", "context", "continues", "after", "attach")
-"""The options that are names of steps and values, or lists of them."""
 
 
 def compare_names(step: Any) -> None:
-    """Normalise the names of a step and its options as Python does."""
     for option in NAMING:
         given = getattr(step, option, None)
         same = tuple(map(same_name, cast("tuple[str, ...]", given))) if isinstance(given, tuple) else given
@@ -54,55 +51,49 @@ def compare_names(step: Any) -> None:
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value is a number; `True` and `False` are not."""
+    """Return False for `True` and `False` too."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_word(value: object, words: Iterable[str]) -> bool:
-    """Return whether a value is one of these words. Comparing a frame with them would raise."""
+    """Return whether a value is one of these words; comparing a frame with them would raise."""
     return isinstance(value, str) and value in words
 
 
 def must_be(
     option: str, what: str, value: object, hint: str = "", *, error: Callable[[str], Exception] = DeclarationError
 ) -> Exception:
-    """Return the error for an option with a wrong value."""
     return error(f"{option} must be {what}, got {shown_value(value)}.{hint}")
 
 
 def check_integer(option: str, value: object, **more: Any) -> None:
-    """Raise unless a value is an integer of at least 1; see `must_be` for `more`."""
+    """Raise unless a value is an integer >= 1; see `must_be` for `more`."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise must_be(option, "an integer >= 1", value, **more)
 
 
 def check_positive(option: str, value: object, most: float = math.inf, **more: Any) -> None:
-    """Raise unless a value is a finite number above 0, and no larger than `most`; see `must_be` for `more`."""
     if not (is_number(value) and 0 < cast("float", value) <= most and value != math.inf):
         raise must_be(option, "a number > 0" if most == math.inf else f"a number > 0 and <= {most:g}", value, **more)
 
 
 def check_word(option: str, value: object, words: Iterable[str], **more: Any) -> None:
-    """Raise unless a value is one of these words; see `must_be` for `more`."""
     words = list(words)
     if not is_word(value, words):
         raise must_be(option, f"one of {', '.join(words)}", value, did_you_mean(value, words), **more)
 
 
 def check_text(option: str, value: object, **more: Any) -> None:
-    """Raise unless a value is a `str`; see `must_be` for `more`."""
     if not isinstance(value, str):
         raise must_be(option, "a str", value, **more)
 
 
 def check_mapping(option: str, value: object, hint: str = " Give {'name': value, ...}.") -> None:
-    """Raise `PlanError` unless a value is a mapping, or `None`."""
     if not isinstance(value, Mapping | None):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise must_be(option, "a mapping", value, hint, error=PlanError)
 
 
 def instances_of(option: str, given: object, kind: type[T], *others: type) -> tuple[T, ...]:
-    """Return a list of these kinds as a tuple; anything else is a `PlanError`."""
     what, hint = f"a list of {kind.__name__}", f" Give [{kind.__name__}('name', '...'), ...]."
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
         raise must_be(option, what, given, hint, error=PlanError)
@@ -114,11 +105,7 @@ def instances_of(option: str, given: object, kind: type[T], *others: type) -> tu
 
 
 def names_of(names: object) -> list[str]:
-    """Return names as a list; a `str` is one name, not its letters.
-
-    Raises:
-        PlanError: They are neither.
-    """
+    """Return names as a list; a `str` is one name, not its letters."""
     if isinstance(names, str):
         return [names]
     if not isinstance(names, Iterable):
@@ -127,19 +114,19 @@ def names_of(names: object) -> list[str]:
 
 
 def listed(names: str | Iterable[object] | None) -> tuple[str, ...]:
-    """Return the names in `a,b` or a list, each once, in order."""
+    """Split `a,b`, or a list; each name once."""
     parts = names.split(",") if isinstance(names, str) else () if names is None else names
     return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
 
 
 def same_name(name: str) -> str:
-    """Return a name in the form in which Python compares it."""
+    """Normalise a name as Python does."""
     is_plain = not isinstance(name, str) or name.isascii()  # pyright: ignore[reportUnnecessaryIsInstance]
     return name if is_plain else unicodedata.normalize("NFKC", name)
 
 
 def find_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name equal to this one; `None` if there is none or several."""
+    """Return the known name equal to this one; `None` for none or several."""
     if name in (names := list(known)):
         return name
     wanted = same_name(name)
@@ -148,11 +135,7 @@ def find_name(name: str, known: Iterable[str]) -> str | None:
 
 
 def with_same_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values by their names in the form in which Python compares them.
-
-    Raises:
-        PlanError: Two of them are one name.
-    """
+    """Normalise the names of values; refuse two that are one name."""
     found: dict[str, Any] = {}
     for name, value in values.items():
         same = same_name(name) if isinstance(name, str) else name  # pyright: ignore[reportUnnecessaryIsInstance]
