@@ -62,22 +62,19 @@ class Prediction(NamedTuple):
 
 
 class Forecasts:
-    """Forecasts, and the runs that came after them; `made` has the oldest first."""
+    """Forecasts, the oldest first, and the runs that came after them."""
 
     def __init__(self) -> None:
         self.made: list[Prediction] = []
         self._runs: list[RunRecord] = []
 
     def add(self, record: RunRecord, forecast: Forecast) -> None:
-        """Keep a forecast."""
         self.made.append(Prediction(record, replace(forecast, record=None)))
 
     def ran(self, record: RunRecord) -> None:
-        """Keep a run."""
         self._runs.append(record)
 
     def matched(self, runs: Iterable[RunRecord] = ()) -> list[tuple[Prediction, RunRecord]]:
-        """Return each forecast with each later run of the same settings."""
         return [
             (one, record)
             for record in (*self._runs, *runs)
@@ -219,7 +216,7 @@ def _is_of(base: RunRecord, scenario: Scenario, record: RunRecord) -> bool:
 
 
 def _same(base: RunRecord, scenario: Scenario, number: int, agent: Step, model: str) -> bool:
-    """Return whether an agent that ran is the forecast one. If others are dropped, prompts have to differ."""
+    """Return whether an agent that ran is the forecast one; if others are dropped, prompts have to differ."""
     asked, other = base.plan.agents[number], scenario.models.get(number)
     effort = scenario.efforts.get(number, asked.effort)
     models = _models_of(asked, base.results[number].model) if other is None else ((other,), None)
@@ -229,7 +226,6 @@ def _same(base: RunRecord, scenario: Scenario, number: int, agent: Step, model: 
 
 
 def _models_of(agent: Step, model: str) -> tuple[Sequence[str], str | None]:
-    """Return a step's models and when it escalates. With a cascade, chance decides which one answers."""
     return (agent.cascade, agent.escalate) if agent.cascade else ((model,), None)
 
 

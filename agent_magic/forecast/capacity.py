@@ -143,9 +143,7 @@ def capacity(  # noqa: PLR0913 - a limit, or a number of a job, each
 class HasForecaster(Protocol):
     """A run."""
 
-    def forecaster(self) -> Forecaster:
-        """Return its agents and servers."""
-        ...
+    def forecaster(self) -> Forecaster: ...
 
 
 class _Job(NamedTuple):
@@ -185,7 +183,6 @@ def _jobs_per_s(needs: Sequence[Needs], known: Fit) -> float:
 
 
 def read_limits(limits: object) -> Limits:
-    """Read limits; raise `DeclarationError` if they are none."""
     if limits is None or isinstance(limits, Limits):
         return limits or Limits()
     if is_number(limits):

@@ -56,7 +56,7 @@ BEATEN_BY_OTHERS: Final = Failure("others of its race answered first", kind=BEAT
 
 NOT_IN_BATCH: Final = "NotInBatch"
 FAULTS: Final = frozenset({"Overloaded", "Truncated", "Unreachable", "Unreadable"})
-"""The failures caused by the service or the network, as a live run's circuit breaker counts them."""
+"""Failures by the service or the network, as a live run's circuit breaker counts them."""
 REFUSAL_S: Final = 0.05
 """Seconds until a 429 arrives, if the run has seen none."""
 LOCAL_REFUSAL_S: Final = 0.01
@@ -64,72 +64,49 @@ LOCAL_REFUSAL_S: Final = 0.01
 
 
 class Tried(NamedTuple):
-    """One recorded attempt.
+    """One recorded attempt."""
 
-    Attributes:
-        local_s: From admission to sending.
-        first_s: From sending to the first token, if any.
-        takes_s: From sending to the end.
-        refused: True for a 429.
-        late: True if it was aborted at its deadline.
-        tools: Functions called after it, in words; empty for none.
-        tools_s: Seconds in which any of them ran.
-        model: The requested model, if it differs between attempts or from the agent's; else empty.
-    """
-
-    local_s: float
-    first_s: float | None
-    takes_s: float
+    local_s: float  # from admission to sending
+    first_s: float | None  # from sending to the first token, if any
+    takes_s: float  # from sending to the end
     failure: Failure | None
     refused: bool
-    late: bool
+    late: bool  # aborted at its deadline
     usage: Usage | None
     price: Price | None
     status: int | None
-    tools: str = ""
-    tools_s: float = 0.0
-    model: str = ""
+    tools: str = ""  # called after it, in words
+    tools_s: float = 0.0  # in which any of them ran
+    model: str = ""  # empty if all of the agent's attempts ask its own
     by_batch: bool = False
 
 
 class Seen(NamedTuple):
-    """Evidence about one agent.
-
-    Attributes:
-        tries: Its attempts, without those stopped by a person.
-        answered: True if the last one has an answer that was passed on.
-        timed: True if their seconds are a model's work.
-        size: Bytes sent, the upper bound of its tokens.
-        prefix: Tokens of its context.
-        shared: The same as estimated before asking.
-        context_size: Upper bound of these.
-        warm: True if its context was in the cache when the run began.
-        attached_tokens: Tokens of attachments other than text, likely and at most.
-    """
+    """Evidence about one agent."""
 
     name: str
     model: str
     effort: str | None
     max_tokens: int
-    tries: tuple[Tried, ...]
-    answered: bool
-    timed: bool
+    tries: tuple[Tried, ...]  # without those stopped by a person
+    answered: bool  # the last one has an answer that was passed on
+    timed: bool  # their seconds are a model's work
     output_tokens: int | None
     input_tokens: int | None
     characters: int
-    size: int
+    size: int  # bytes sent, the upper bound of its tokens
     per_character: float
     text_characters: int
     context: str | None
-    prefix: int
+    prefix: int  # tokens of its context
     prefix_counted: bool
-    shared: int
-    context_size: int
-    warm: bool
+    shared: int  # the same as estimated before asking
+    context_size: int  # upper bound of these
+    warm: bool  # its context was in the cache when the run began
     is_task: bool = False
     asked_s: float = 0.0
     attached: tuple[Attachment, ...] = ()
-    attached_tokens: tuple[int, int] = (0, 0)
+    attached_tokens: tuple[int, int] = (0, 0)  # of attachments other than text, likely and at most
 
     @property
     def moved(self) -> bool:
@@ -138,7 +115,6 @@ class Seen(NamedTuple):
 
 
 def seen_of(record: RunRecord) -> list[Seen]:
-    """Read the agents of a record, in plan order."""
     policy, _ = policy_of(record)
     batching = batching_of(record.plan, policy)
     batched = frozenset[int]() if batching is None else frozenset(batching.steps)
@@ -161,7 +137,6 @@ def seen_of(record: RunRecord) -> list[Seen]:
 
 
 def seen_alone(record: RunRecord, seen: Sequence[Seen], alone: Mapping[int, Needs]) -> list[Seen]:
-    """Return the evidence with the seconds each request would take alone on its server."""
     policy, _ = policy_of(record)
     batching = batching_of(record.plan, policy)
     batched = frozenset[int]() if batching is None else frozenset(batching.steps)
@@ -256,7 +231,6 @@ def _size(text: str) -> int:
 
 
 def _sent(record: RunRecord, number: int) -> tuple[str, tuple[Attachment, ...]]:
-    """Return text and attachments sent by an agent, or as far as known if it was never asked."""
     result = record.results[number]
     if not result.attempts:
         return sent_ahead(record.plan, record, number)
@@ -360,11 +334,9 @@ def _failure(attempt: Attempt, waited_s: float, *, final: bool, moves: bool) -> 
 
 
 def refusal_s_of(record: RunRecord) -> float:
-    """Return how long the provider takes to refuse a request, in this run or usually."""
     took_s = [one.api_s for one in record.facts.rate_limited if one.api_s is not None]
     return median(took_s) if took_s else LOCAL_REFUSAL_S if record.simulated else REFUSAL_S
 
 
 def needed_tokens(characters: int) -> int:
-    """Return the input reported to the pacer before it is counted."""
     return characters // CHARS_PER_TOKEN + OVERHEAD_TOKENS

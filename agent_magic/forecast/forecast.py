@@ -1,7 +1,6 @@
 """Forecasts of a run under another policy: the live engine on virtual time.
 
-Nothing is sent and no random numbers are drawn: the same question has the same answer. The result is a run record with
-its basis in `forecast`.
+No random numbers are drawn: the same question has the same answer, a run record with its basis in `forecast`.
 """
 
 from __future__ import annotations
@@ -61,11 +60,8 @@ MEASURED_RANGE: Final = 0.05
 SHARED_RANGE: Final = 0.1
 """The same for shared servers, beside the uncertainty of their model."""
 REFUSED_RANGE: Final = 0.2
-"""The same if 429s are forecast: milliseconds decide which request is refused, and retries are jittered.
-
-Refused runs of one policy differ by up to 16 % among themselves (29 scenarios on the virtual clock of
-`tests/forecast/standin.py`, random delays of up to 6 ms).
-"""
+"""The same if 429s are forecast: milliseconds decide which request is refused, and retries are jittered. Refused runs
+of one policy differ by up to 16 % among themselves (29 scenarios of `tests/forecast/standin.py`)."""
 FIRST_REPLY: Final = frozenset({"key", "limits"})
 """Reasons to wait for a first reply, in the first run of a session that asks a model class."""
 ENDS: Final[Mapping[End, int]] = {"low": 0, "likely": 1, "high": 2}
@@ -73,43 +69,34 @@ ENDS: Final[Mapping[End, int]] = {"low": 0, "likely": 1, "high": 2}
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """The question of a forecast. Omitted values stay as recorded.
-
-    Attributes:
-        models, efforts, max_tokens: By agent number; the answer keeps its length under another `max_tokens`.
-        sent: Pass-through options by agent number, such as `temperature`; the answer keeps its length.
-        limits: Rate limits by model class, `*` for all others; an empty mapping for no limits.
-        faster: Factor on an answer's duration by agent number; below 1 is faster.
-        rewritten: Changed prompt by agent number; the answer keeps its length.
-        cut: Removed edges, as (parent's number, child's number).
-        outages: Outages of endpoints by name; the empty name is all of them.
-        paced: True if requests wait for rate limits; otherwise the provider refuses them.
-    """
+    """The question of a forecast, by agent number; omitted values stay as recorded, and answers keep their length."""
 
     policy: Policy | None = None
     models: Mapping[int, str] = field(default_factory=dict[int, str], kw_only=True)
     efforts: Mapping[int, str | None] = field(default_factory=dict[int, "str | None"], kw_only=True)
     sent: Mapping[int, Mapping[str, Any]] = field(default_factory=dict[int, "Mapping[str, Any]"], kw_only=True)
     dropped: frozenset[int] = field(default=frozenset(), kw_only=True)
+    # by model class, `*` for all others; an empty mapping for no limits
     limits: Mapping[str, Limits] | None = field(default=None, kw_only=True)
     prices: Prices | None = field(default=None, kw_only=True)
+    # factor on an answer's duration
     faster: Mapping[int, float] = field(default_factory=dict[int, float], kw_only=True)
     max_tokens: Mapping[int, int] = field(default_factory=dict[int, int], kw_only=True)
     rewritten: Mapping[int, Rewritten] = field(default_factory=dict[int, "Rewritten"], kw_only=True)
+    # removed edges, as (parent's number, child's number)
     cut: frozenset[tuple[int, int]] = field(default=frozenset(), kw_only=True)
     rounds: int | None = field(default=None, kw_only=True)
     most: int | None = field(default=None, kw_only=True)
     route: str = field(default="", kw_only=True)
+    # by endpoint; the empty name is all of them
     outages: Mapping[str, Outage] = field(default_factory=dict[str, Outage], kw_only=True)
+    # requests wait for rate limits; otherwise the provider refuses them
     paced: bool = field(default=True, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A run's forecast in seconds, tokens and USD; `None` means unknown, or a record that was not kept.
-
-    `most_seen` is the highest concurrency seen at a server, if the forecast exceeds it.
-    """
+    """A run's forecast; `most_seen` is the highest concurrency seen at a server, if the forecast exceeds it."""
 
     scenario: Scenario
     record: RunRecord | None
@@ -119,12 +106,10 @@ class Forecast:
 
     @property
     def wall_s(self) -> float:
-        """First ready to last finished."""
         return self.totals.wall_s or 0.0
 
     @property
     def cost_usd(self) -> float | None:
-        """Dollars of all attempts."""
         return self.totals.cost_usd
 
 
@@ -135,9 +120,7 @@ class Answering(Protocol):
     """A source of what-ifs: a `Forecaster` of a run, or an `Ahead` of a plan that has not run."""
 
     @property
-    def subject(self) -> str:
-        """The question, in words."""
-        ...
+    def subject(self) -> str: ...
 
     @property
     def record(self) -> RunRecord:
@@ -145,38 +128,24 @@ class Answering(Protocol):
         ...
 
     @property
-    def totals(self) -> Summary:
-        """Its numbers."""
-        ...
+    def totals(self) -> Summary: ...
 
     @property
-    def evidence(self) -> Evidence:
-        """Evidence about its agents."""
-        ...
+    def evidence(self) -> Evidence: ...
 
     @property
-    def policy(self) -> Policy:
-        """The policy of the run."""
-        ...
+    def policy(self) -> Policy: ...
 
     @property
-    def prices(self) -> Prices:
-        """Token prices."""
-        ...
+    def prices(self) -> Prices: ...
 
     @property
-    def route(self) -> str:
-        """Routing between several endpoints; empty for one."""
-        ...
+    def route(self) -> str: ...
 
     @property
-    def endpoints(self) -> tuple[str, ...]:
-        """Names of the endpoints; empty for one."""
-        ...
+    def endpoints(self) -> tuple[str, ...]: ...
 
-    def forecast(self, scenario: Scenario, *, ranges: bool = True) -> Forecast:
-        """Answer one what-if."""
-        ...
+    def forecast(self, scenario: Scenario, *, ranges: bool = True) -> Forecast: ...
 
 
 class Imagined(NamedTuple):
@@ -191,7 +160,6 @@ class Imagined(NamedTuple):
     ends: tuple[Forecaster, Forecaster] | None = None
 
     def without(self, dropped: frozenset[int], base: tuple[Basis, str] | None) -> Works:
-        """Return the work of the agents that are not dropped, with its basis."""
         basis: Basis = "assumed" if base is None else base[0]
         left = [None if step in dropped else work for step, work in enumerate(self.works)]
         there = [work and work.there if step in self.held else work for step, work in enumerate(left)]
@@ -199,16 +167,7 @@ class Imagined(NamedTuple):
 
 
 class Forecaster:
-    """Answers many what-ifs of one record, and reads their common part once.
-
-    Args:
-        record: The run.
-        history: Earlier answers.
-        prices: Token prices, unless a scenario names others.
-        base: Basis of a record that is no run, with words; default its own note.
-        fits: Cache of server models, shared by forecasters of the same run.
-        imagined: The other known parts of an imagined run.
-    """
+    """Answers many what-ifs of one record, and reads their common part once; `fits` caches server models for others."""
 
     subject = "the run"
 
@@ -241,18 +200,15 @@ class Forecaster:
 
     @property
     def totals(self) -> Summary:
-        """The numbers of the run."""
         return summarize(self.record)
 
     @property
     def route(self) -> str:
-        """Routing of the run between endpoints; empty if there was only one."""
         terms = self.record.terms
         return terms.route if terms is not None and terms.endpoints else ""
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        """Names of the run's endpoints; empty if there was only one."""
         return () if self.record.terms is None else tuple(self.record.terms.endpoints)
 
     def forecast(self, scenario: Scenario, *, ranges: bool = True) -> Forecast:
@@ -339,7 +295,6 @@ class Forecaster:
         return _Setting(scenario, policy, ceilings, works, unknown, likely, changed), words, basis
 
     def _is_changed(self, scenario: Scenario, policy: Policy) -> bool:
-        """Return whether a scenario changes how requests run, so that unseen behaviour matters."""
         if self.evidence.is_forecast:
             return True
         as_recorded = Scenario(policy, prices=scenario.prices, paced=scenario.paced)
@@ -417,7 +372,6 @@ class Forecaster:
         return walls, (min(low.cost_usd, cost), max(high.cost_usd, cost)), peak
 
     def played(self, scenario: Scenario, policy: Policy, end: End) -> tuple[Played, RunRecord]:
-        """Play one end of a scenario."""
         return self._play(self._setting(scenario, policy)[0], end)
 
     def _play(self, setting: _Setting, end: End) -> tuple[Played, RunRecord]:
@@ -559,7 +513,6 @@ def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object,
 
 
 def _has_no_time(work: Work | None) -> bool:
-    """Return whether a batched agent was recorded live, so that its batch time is unknown."""
     return work is not None and not work.is_task and any(one.batch_s is None for one in work.tries)
 
 
@@ -582,7 +535,6 @@ def first_wait_s(record: RunRecord) -> float:
 
 
 def _request_of(record: RunRecord, agent: int) -> Request:
-    """Return an agent's last request, or the best known one if it was never asked."""
     attempts = record.results[agent].attempts
     if attempts:
         return attempts[-1].request
@@ -626,7 +578,6 @@ class _Without(Mapping[str, Any]):
 
 
 def decide(record: RunRecord, beyond: Mapping[int, Left]) -> Decided:
-    """Decide a run without some of its rounds and places."""
     flow, before = record.plan.flow, record.decisions
     cut = {step for step in beyond if not record.results[step].is_left_out}
     if flow is None or not cut:
@@ -646,7 +597,6 @@ class _Deciding:
         self._assumed = False
 
     def all(self) -> Decided:
-        """Return all left-out steps."""
         for step in self._plan.dag.order:
             why = self._beyond[step] if step in self._beyond else self._one(step)
             if why is not None:

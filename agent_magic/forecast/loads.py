@@ -1,10 +1,8 @@
-"""Named loads of an account: a plan under each of them, on virtual time. Nothing is sent.
+"""Named loads of an account: a plan under each of them, on virtual time.
 
-By default the account allows as many requests per minute as the plan has; `rpm` changes that. `off_peak` has all of it.
-`near_rpm` lacks room for two requests. `tpm_hit` begins with twice the input tokens it has room for. `colleague` shares
-the account with another user who takes a constant part.
-
-Limits refill continuously: a request waits until there is room for one more, not until the next minute.
+By default the account allows as many requests per minute as the plan has. `off_peak` has all of it, `near_rpm` lacks
+room for two requests, `tpm_hit` begins with twice the input tokens it has room for, and `colleague` shares the account
+with another user who takes a constant part. Limits refill continuously, not at the next minute.
 """
 
 from __future__ import annotations
@@ -62,7 +60,6 @@ def under_load(
     rpm: float | None = None,
     colleague: float = 0.5,
 ) -> Forecast:
-    """Forecast a plan under a load."""
     check_word("load", load, LOADS)
     check_word("on_limit", on_limit, ON_RATE_LIMIT)
     if rpm is not None and not (is_number(rpm) and rpm > 0):
@@ -94,7 +91,6 @@ def under_load(
 
 
 def places_words(estimate: Estimate) -> str:
-    """Describe the reserved places of a plan that count under a load; empty without any."""
     likely = estimate.likely
     reserved = [step for step, one in enumerate(likely.plan.agents) if is_reserved(one) and one.hedges is None]
     if not reserved:
@@ -105,7 +101,6 @@ def places_words(estimate: Estimate) -> str:
 
 
 def _holding(limits: Limits, amount: float) -> Limits:
-    """Return limits whose bucket starts with an amount, and never holds more."""
     per_minute = limits.requests or limits.input_tokens or 1.0
     return replace(limits, burst_s=max(1.0, amount) * MINUTE_S / per_minute)
 

@@ -23,11 +23,7 @@ MOST_AT_ONCE: Final = 1_000
 
 
 class OneByOne(NamedTuple):
-    """A run one step at a time.
-
-    Per step, the seconds to its end divided by the run's (`speedups`), and minus the run's (`saved_s`); `None` if it
-    did no work.
-    """
+    """A run one step at a time, with each step's end over the run's and minus the run's; `None` if it did no work."""
 
     wall_s: float
     speedups: tuple[float | None, ...]
@@ -35,11 +31,7 @@ class OneByOne(NamedTuple):
 
 
 def one_by_one(record: RunRecord) -> OneByOne | None:
-    """Simulate a run one step at a time, computed once per set of events.
-
-    `None` if nothing can be compared: the run is active, was stopped, lacks answers or reused some, waited for a
-    person, used batches, or is itself a forecast.
-    """
+    """Simulate a run one step at a time, once per set of events; `None` if nothing can be compared."""
     known = record.sequential
     if known is None or known[0] != len(record.events):
         known = record.sequential = len(record.events), _simulated(record) if _is_comparable(record) else None

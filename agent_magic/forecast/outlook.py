@@ -32,48 +32,38 @@ class Outlook:
 
     @cached_property
     def names(self) -> Sequence[str]:
-        """Declared name per agent."""
         return declared_names(self.record.plan)
 
     @cached_property
     def as_it_was(self) -> Forecast:
-        """The run again, nothing changed."""
         return self.ask()
 
     @cached_property
     def unlimited(self) -> Forecast:
-        """The forecast with a slot for every agent."""
         return self.under(concurrency=max(1, len(self.record.plan)), schedule="ready")
 
     @cached_property
     def sequential(self) -> Forecast:
-        """One agent after another."""
         return self.under(schedule="sequential")
 
     @property
     def seen(self) -> Sequence[Seen]:
-        """Evidence about each agent, in plan order."""
         return self._forecaster.evidence.seen
 
     def ask(self, *, ranges: bool = False, **changes: Any) -> Forecast:
-        """Forecast one scenario, with its low and high end if `ranges`."""
         return self._forecaster.forecast(Scenario(**changes), ranges=ranges)
 
     def under(self, **policy: Any) -> Forecast:
-        """Forecast with changed policy fields."""
         return self.ask(policy=replace(self.policy, **policy))
 
     def saves_s(self, changed: Forecast) -> float:
-        """Return the seconds a change saves."""
         return self.as_it_was.wall_s - changed.wall_s
 
     def saves_usd(self, changed: Forecast) -> float | None:
-        """Return the dollars a change saves; `None` if a price is unknown."""
         before, after = self.as_it_was.cost_usd, changed.cost_usd
         return None if before is None or after is None else before - after
 
     def barrier_cost_s(self) -> float:
-        """Return the seconds that barriers between layers cost."""
         return self.under(schedule="layers").wall_s - self.under(schedule="ready").wall_s
 
     @cached_property

@@ -24,7 +24,7 @@ SURE_BY: Final = {
 RANK: Final[dict[Basis, int]] = {"measured": 0, "ledger": 1, "pilot": 2, "assumed": 3}
 
 ENOUGH: Final = 5
-"""Minimum answers to use their own spread as the range; with fewer, a range is assumed."""
+"""Answers needed to use their own spread as the range; with fewer, a range is assumed."""
 LOW, HIGH = 0.1, 0.9
 UNSURE: Final = (0.5, 2.0)
 """Assumed range of a duration: half to twice."""
@@ -37,10 +37,7 @@ LEAST_TOKENS: Final = 8
 
 
 class Timing(NamedTuple):
-    """The speed of a model: seconds to the first token, and tokens per second after it.
-
-    It is based on `answers`, 0 for an assumption; `low` and `high` are ratios to the likely duration.
-    """
+    """The speed of a model, from `answers`, 0 for an assumption; `low` and `high` are ratios to the likely duration."""
 
     ttft_s: float
     pace: float
@@ -50,15 +47,11 @@ class Timing(NamedTuple):
 
 
 def tokens_factor(old: str, new: str) -> float:
-    """Return the ratio of the new model's tokens to the old model's for one text."""
     return token_density(new) / token_density(old)
 
 
 def timing_of(rows: Sequence[Past]) -> Timing | None:
-    """Return the speed of these answers; `None` if they do not tell it.
-
-    From five answers on, the range is the 10th to the 90th percentile of the pace.
-    """
+    """Return the speed of these answers, if they tell it."""
     streamed = [
         (row.ttft_s, row.output_tokens / (row.api_s - row.ttft_s))
         for row in rows
@@ -79,7 +72,6 @@ def timing_of(rows: Sequence[Past]) -> Timing | None:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Return a quantile of sorted numbers, interpolated between neighbours."""
     place = share * (len(ordered) - 1)
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
@@ -87,7 +79,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 class Speeds:
-    """Speeds of models."""
+    """Speeds of models, from earlier answers or assumptions."""
 
     def __init__(self, rows: Iterable[Past], time_factor: float = 1.0, origin: str = "") -> None:
         self._factor = time_factor
@@ -98,7 +90,6 @@ class Speeds:
         self._known = {model: found for model, each in by_model.items() if (found := timing_of(each))}
 
     def of(self, model: str) -> tuple[Timing, Basis, str]:
-        """Return a model's speed, its basis, and words."""
         known = self._known.get(model)
         if known is not None:
             answers = "1 earlier answer" if known.answers == 1 else f"{known.answers} earlier answers"

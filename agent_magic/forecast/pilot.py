@@ -34,14 +34,12 @@ class Pilot(NamedTuple):
 
     @classmethod
     def of(cls, record: RunRecord) -> Pilot:
-        """Return the result of a pilot's record."""
         good = tuple(one.name for one in record.results if one.status == "succeeded")
         bad = tuple(one.name for one in record.results if one.status != "succeeded")
         return cls(good, bad, total_cost(record.results), record.simulated)
 
 
 def with_pilot(rows: Sequence[Past], record: RunRecord | None) -> list[Past]:
-    """Return earlier answers and a pilot's, each once."""
     known = set(rows)
     return [*rows, *(row for row in (answers_of(record) if record else ()) if row not in known)]
 
@@ -51,9 +49,6 @@ def pilot_agents(plan: Plan, held: Sequence[bool], count: int) -> list[str]:
 
     Agents of one group represent each other, others represent those of their model. Within a group the choice is spread
     over its items.
-
-    Raises:
-        DeclarationError: The number is not an integer >= 1.
     """
     if not isinstance(count, int) or count < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise must_be("The number of agents in a pilot", "an integer >= 1", count)

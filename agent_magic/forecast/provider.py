@@ -46,7 +46,6 @@ class Outage(NamedTuple):
     bills_all: bool = False
 
     def holds(self, now: float) -> bool:
-        """Return whether the endpoint is unreachable now."""
         return self.from_s <= now < self.until_s
 
     def cut_s(self, began_s: float) -> float:
@@ -74,7 +73,6 @@ class Provider:
         self._until_s = {entry: self._life_s(entry) for entry in self._usable_s}
 
     def limits(self, pool: str) -> bool:
-        """Return whether a model class has limits."""
         return pool in self._pools
 
     def take(
@@ -87,7 +85,6 @@ class Provider:
         read: int = 0,
         written: int = 0,
     ) -> Input | Refusal:
-        """Admit a request and take its share, or refuse it."""
         read, written = (min(read, tokens), min(written, tokens - read)) if self._caches else (0, 0)
         billed = Input(tokens - read - written, read, written)
         prefix = min(prefix, billed.uncached + billed.written)
@@ -106,7 +103,6 @@ class Provider:
         return billed
 
     def began(self, pool: str, answer: tuple[float, float, int], entry: str | None, sent_s: float) -> None:
-        """Record the start of an answer."""
         limited = self._pools.get(pool)
         if limited is not None:
             limited.produce(*answer)
@@ -118,7 +114,6 @@ class Provider:
         return LIFE_S[self._lives.get(entry, "5m")]
 
     def readings(self, pool: str, now: float) -> Readings:
-        """Return the rate limit headers for a request that arrives now."""
         limited = self._pools.get(pool)
         return NO_READINGS if limited is None else limited.readings(now)
 
@@ -156,7 +151,6 @@ class _Output:
         self._ends: list[tuple[float, float]] = []
 
     def produce(self, begins_s: float, ends_s: float, tokens: int) -> None:
-        """Start an answer."""
         self.turn(begins_s)
         if ends_s <= begins_s:
             self.bucket.level -= tokens
@@ -166,7 +160,6 @@ class _Output:
         heappush(self._ends, (ends_s, pace))
 
     def turn(self, now: float) -> None:
-        """Update production and refill up to now."""
         ends = self._ends
         while ends and ends[0][0] <= now:
             ends_s, pace = heappop(ends)

@@ -1,7 +1,4 @@
-"""The remaining time of a run, as an interval, from the durations of earlier answers.
-
-Without earlier answers and declared durations there is no estimate: an unfounded number would be believed.
-"""
+"""The remaining time of a run, as an interval; without evidence none, since an unfounded number would be believed."""
 
 from __future__ import annotations
 
@@ -52,16 +49,14 @@ def remaining(
 ) -> Span | None:
     """Estimate the fewest and most remaining seconds of a run; `None` if it is over, or if an agent is unknown.
 
-    An agent's answer is expected between the quartiles of complete answers of its declaration's other items in this
-    run, or of its last answers; or at half to twice its `expect`, corrected by its kind in this run; or like
-    answers of its model. The rest takes at least its longest path, and at least its work divided by the concurrency;
-    the upper end adds both, which no order of starts exceeds. Source: R. L. Graham, Bounds on Multiprocessing Timing
-    Anomalies, 1969.
+    An agent's answer is expected between the quartiles of its group's answers in this run, of its last answers, or of
+    its model's; or at half to twice its `expect`, corrected by its kind. The rest takes at least its longest path, and
+    at least its work divided by the concurrency; the upper end adds both, which no order of starts exceeds. Source: R.
+    L. Graham, Bounds on Multiprocessing Timing Anomalies, 1969.
 
     Over many answers fast ones compensate slow ones: their work is the sum of means, plus or minus the root of the
-    summed squares of half the quartile ranges. The sum of quartiles was tried and lost: for 300 labels, the ends
-    differed by a factor of three. If a server's speed depends on its load, each plausible model of it serves the rest;
-    refits stop after `most_s`, and the next call resumes them.
+    summed squares of half the quartile ranges; sums of quartiles differed by a factor of three for 300 labels. Refits
+    of servers stop after `most_s`, and the next call resumes them.
     """
     if record.ended_s is not None:
         return None
@@ -142,7 +137,6 @@ def _servers(record: RunRecord, now_s: float, history: History, most_s: float) -
 
 
 def _seen_so_far(record: RunRecord, now_s: float) -> SeenRun:
-    """Return a run's observations of its servers, including requests in flight."""
     now = seen_run(record)
     exchanges = dict(now.exchanges)
     for attempt in record.attempts:
@@ -220,7 +214,6 @@ def _alone(record: RunRecord, result: AgentResult, servers: KnownServers) -> Nee
 
 
 def _declared(record: RunRecord) -> dict[int, Usual]:
-    """Return durations of steps with `expect`, corrected by the actual durations of their kind."""
     expects = {number: one.expect for number, one in enumerate(record.plan.agents) if one.expect is not None}
     if not expects:
         return {}
@@ -263,7 +256,6 @@ class _Earlier(NamedTuple):
     simulated: bool
 
     def seconds(self, rows: Sequence[Past]) -> list[float]:
-        """Return the durations of the latest of some answers."""
         alone = self.servers.rows(rows[-MOST_ROWS:]) if self.servers.models else rows[-MOST_ROWS:]
         return [row.api_s for row in alone if row.simulated == self.simulated and not row.elsewhere]
 

@@ -89,7 +89,6 @@ class KnownServers:
 
     @classmethod
     def of(cls, history: History, pilot: RunRecord | None, class_of: Callable[[str], str]) -> KnownServers:
-        """Return the server models from a history and a pilot, cached."""
         runs = history.runs_at(history.origin)
         if pilot is not None and pilot.uid not in {one.uid for one in runs}:
             runs = [*runs, seen_run(pilot)]
@@ -106,11 +105,9 @@ class KnownServers:
         return {at: one.likely for at, one in self.fits.items()} if shared else {}
 
     def is_beyond(self, most: Mapping[At, int]) -> bool:
-        """Return whether more requests would run at a server than ever seen."""
         return any(most.get(at, 0) > one.most for at, one in self.fits.items())
 
     def rows(self, earlier: Iterable[Past]) -> list[Past]:
-        """Return earlier answers with the seconds they needed alone."""
         # If load matters and was unknown for an answer, its length counts and its seconds do not.
         shared = {pool for (_, pool), one in self.models.items() if not one.is_constant}
         found: list[Past] = []
@@ -135,7 +132,6 @@ class KnownServers:
         return found
 
     def alone(self, run: str, ended_s: float, output_tokens: int | None) -> Needs | None:
-        """Return an answer's work in seconds alone; `None` if load does not matter, or is unknown."""
         return self._alone.get((run, ended_s, output_tokens))
 
     def stretch(self, at: At, model: Server) -> tuple[float, float]:
@@ -170,8 +166,6 @@ class KnownServers:
         concurrency: int,
         most: Mapping[At, int],
     ) -> tuple[float, float]:
-        """Return the seconds that a plan may be faster or slower; see `open_s`."""
-
         def wall_s(at: At, model: Server, of: Server) -> float:
             before, after = self.stretch(at, of)
             needs = [

@@ -57,17 +57,11 @@ NO_CONNECTION, BROKEN = "There is no connection.", "The connection broke."
 
 
 class Played(NamedTuple):
-    """Result of a run on virtual time, beside its record.
+    """Result of a run on virtual time, beside its record."""
 
-    Attributes:
-        peak: Maximum slots used at once, by requests or by tasks.
-        most: The same by endpoint and model class.
-        limited_by: The server's limit, see `limit_of`; empty for none.
-    """
-
-    peak: int
-    most: Mapping[At, int]
-    limited_by: str = ""
+    peak: int  # slots used at once, by requests or by tasks
+    most: Mapping[At, int]  # the same by endpoint and model class
+    limited_by: str = ""  # of the server, see `limit_of`
 
 
 class Pricing:
@@ -84,7 +78,6 @@ class Pricing:
         self._costs: dict[tuple[object, ...], Price] = {} if costs is None else costs
 
     def of(self, model: str, usage: Usage | None) -> Price:
-        """Return the cost of a model's tokens. No tokens cost nothing at any price."""
         if usage is None:
             return self._prices.of(model, None)
         if usage.output_tokens == 0 == usage.total_input_tokens:
@@ -115,11 +108,9 @@ class RecordedChoices:
 
     @classmethod
     def of(cls, plan: Plan, left: Mapping[int, Left], works: Sequence[Work | None]) -> RecordedChoices | None:
-        """Return the choices of a plan; `None` without conditions."""
         return None if plan.flow is None else cls(plan.flow, left, works)
 
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
-        """Return why a step did not run; `None` if it did."""
         return self._flow.follows(step, left) or self._left.get(step)
 
 
@@ -138,7 +129,6 @@ class _Flight(Flight):
         self.at: At | None = None
 
     def lose(self, at_s: float, why: str, *, sent: bool) -> None:
-        """Break the connection at a time, or refuse it."""
         self.lost, self.until_s = Unreachable(why, sent=sent), at_s
         if self.server is None and self.first_s is not None and self.first_s >= at_s:
             self.first_s = None
@@ -155,7 +145,6 @@ class _Flight(Flight):
         self.until_s, self.lost = now, None
 
     def share(self, now: float) -> float:
-        """Return the share of the answer that has come."""
         if self.server is not None:
             return 1.0 - self.server.left(self, now)
         if (ends_s := self.started_s + self.attempt.takes_s) == NEVER:
@@ -196,16 +185,13 @@ class ModelledService:
         return None if self._scripts.has_moved(step) else self._entries[step]
 
     def delay_s(self, step: int) -> float:
-        """Return how long the agent's next request takes to be written."""
         return self._scripts.next(step).local_s
 
     def count(self, request: Request) -> int | None:
-        """Count nothing: the input of each request is known."""
         del request
         return None
 
     def send(self, step: int, request: Request, now: float) -> _Flight:
-        """Admit a request, or refuse it."""
         del request
         scripts = self._scripts
         batching, batch_s = self._by_batch
@@ -247,12 +233,10 @@ class ModelledService:
             self._under_way[flight.at] -= 1
 
     def begin(self, flight: _Flight, now: float) -> tuple[int, Readings]:
-        """Begin a reply, with rate limit headers; its cache entry can now be read."""
         self._opened(flight, now)
         return flight.attempt.status or OK, flight.readings
 
     def end(self, flight: _Flight, now: float) -> Outcome:
-        """End a request as its attempt says."""
         attempt, step = flight.attempt, flight.step
         self._over(flight)
         if flight.lost is not None:
@@ -278,7 +262,6 @@ class ModelledService:
         return Outcome(None, failure, status, usage, None, "", readings, price)
 
     def call(self, call: Call) -> tuple[float, Result]:
-        """Take the calls of one turn; return their duration and results."""
         step = call.step
         if not self._scripts.work(step).is_task:
             return self._scripts.last(step).tools_s, CALLED
@@ -290,7 +273,6 @@ class ModelledService:
         return attempt.takes_s, CALLED._replace(status="failed", error=why, kind=kind, attempts=most)
 
     def abort(self, flight: _Flight, now: float) -> Outcome:
-        """Abort a request: its received part is billed."""
         self._over(flight)
         if flight.attempt.cut_s == now - flight.started_s:  # as when it was recorded
             usage = flight.attempt.usage or Usage()
@@ -334,7 +316,7 @@ class ModelledService:
 
 
 class ModelledRequests(WithoutCalls):
-    """Writes and bounds the requests of a forecast."""
+    """Writes and bounds the requests of a forecast; inputs are known, and prompts are as they were."""
 
     def __init__(  # noqa: PLR0913 - all that a request stands on
         self,
@@ -372,12 +354,10 @@ class ModelledRequests(WithoutCalls):
         self._called: dict[int, int] = {}  # how many turns with calls each agent has had
 
     def write(self, step: int) -> Request:
-        """Return the agent's request."""
         request = self._requests[step]
         return request if request.model == self.models[step] else request._replace(model=self.models[step])
 
     def identity(self, step: int) -> Hashable:
-        """Return a key of the agent's first request; `None` if its answer is available or not shared."""
         if not self._same or self._same[step] is None or step in self._held:
             return None
         work, request = self._scripts.work(step), self._requests[step]
@@ -389,19 +369,16 @@ class ModelledRequests(WithoutCalls):
             self._needs.pop((step, by_batch), None)
 
     def fall_back(self, step: int) -> bool:
-        """Move to the attempts by the next model, if there are any."""
         if not self._scripts.may_move(step):
             return False
         self.escalate(step)
         return True
 
     def escalate(self, step: int) -> None:
-        """Move to the attempts by the next model."""
         self._scripts.move(step)
         self._ask_now(step)
 
     def need(self, step: int) -> Need:
-        """Return the needs of an agent's request."""
         found = self._needs.get((step, self._goes_by_batch(step)))
         if found is None:
             worst, least = NOTHING, None
@@ -415,7 +392,6 @@ class ModelledRequests(WithoutCalls):
         return self.batching is not None and step in self.batching.now
 
     def count(self, step: int) -> bool:
-        """Know an agent's input, as after a count in a live run, without waiting."""
         if self._price is not None:
             work = self._scripts.work(step)
             known = (one.input_tokens for one in work.tries if one.input_tokens)
@@ -425,17 +401,13 @@ class ModelledRequests(WithoutCalls):
         return False
 
     def to_count(self) -> Sequence[tuple[int, Request]]:
-        """Return nothing."""
         return ()
 
-    def counted(self, step: int, tokens: int | None) -> None:
-        """Do nothing: nothing is counted."""
+    def counted(self, step: int, tokens: int | None) -> None: ...
 
-    def used(self, step: int, usage: Usage, model: str) -> None:
-        """Do nothing: bounds are known."""
+    def used(self, step: int, usage: Usage, model: str) -> None: ...
 
     def fault(self, step: int, answer: Answer) -> Escalated | None:
-        """Return why the next model was asked."""
         # An answer that did not fit when it was recorded is a turn of the work.
         del answer
         failure = self._scripts.last(step).failure
@@ -443,14 +415,11 @@ class ModelledRequests(WithoutCalls):
             return None
         return Escalated(failure.why.removeprefix(f"{ESCALATED}: "))
 
-    def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None:
-        """Do nothing: the next attempt of the work is the next turn."""
+    def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None: ...
 
-    def answered(self, step: int, text: str) -> None:
-        """Do nothing: prompts are as they were."""
+    def answered(self, step: int, text: str) -> None: ...
 
     def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:
-        """Return the calls of a turn as one."""
         if answer.stop_reason != TOOL_USE:
             return ()
         place = self._called.get(step, 0)
@@ -531,7 +500,6 @@ def play(  # noqa: PLR0913 - all that a run stands on
     """Run the engine on modelled work in virtual time.
 
     `works` are recorded times per agent, or with `servers` the needs of each request alone; `None` leaves an agent out.
-    With `price=None` nothing counts dollars or tokens.
     """
     batching = batching_of(record.plan, policy)
     alone = held.union(() if batching is None else batching.steps)
@@ -600,14 +568,12 @@ class Scripts:
         self._place = [0] * len(works)
 
     def work(self, step: int) -> Work:
-        """Return the work of an agent."""
         work = self._works[step]
         if work is None:
             raise RuntimeError(f"agent {step} was left out")
         return work
 
     def tries(self, step: int) -> tuple[Try, ...]:
-        """Return the attempts by an agent's current model."""
         stages = self._stages.get(step)
         return self.work(step).tries if stages is None else stages[self._stage[step]]
 
@@ -624,29 +590,22 @@ class Scripts:
             left -= 1
 
     def last(self, step: int) -> Try:
-        """Return the most recently finished attempt."""
         return self.tries(step)[self._place[step] - 1]
 
     def done(self, step: int) -> None:
-        """Record that an attempt has ended."""
         self._place[step] += 1
 
     def model(self, step: int) -> str:
-        """Return an agent's current model."""
         return self.tries(step)[0].model or self.work(step).model
 
     def pool(self, step: int) -> str:
-        """Return the class of that model."""
         return self.tries(step)[0].pool or self.work(step).pool
 
     def has_moved(self, step: int) -> bool:
-        """Return whether an agent has changed its model."""
         return self._stage[step] > 0
 
     def may_move(self, step: int) -> bool:
-        """Return whether attempts of another model follow."""
         return self._stage[step] + 1 < len(self._stages.get(step, ()))
 
     def move(self, step: int) -> None:
-        """Move to the attempts by the next model."""
         self._stage[step], self._place[step] = self._stage[step] + 1, 0

@@ -41,13 +41,9 @@ class Forecastable(Protocol):
     """A run with a record and what-ifs."""
 
     @property
-    def record(self) -> RunRecord:
-        """Its record."""
-        ...
+    def record(self) -> RunRecord: ...
 
-    def forecast(self, policy: Policy | None = None) -> Forecastable:
-        """Forecast another policy."""
-        ...
+    def forecast(self, policy: Policy | None = None) -> Forecastable: ...
 
 
 R = TypeVar("R", bound=Forecastable)
@@ -72,11 +68,10 @@ class Sweep(Shown, Generic[R]):
 def sweep_frame(
     records: Sequence[RunRecord], concurrency: Sequence[int], forecast_s: Sequence[float | None]
 ) -> pd.DataFrame:
-    """Compare measured runs with their forecasts. One row per run, in order.
+    """Compare measured runs with their forecasts; one row per run, columns are `SWEEP`.
 
-    Columns are `SWEEP`: `forecast_s` from the durations of the first run under this run's concurrency; `wall_error` is
-    `forecast_s / wall_s - 1`, which includes the provider's variation between runs; `speedup` is the measured wall time
-    at concurrency 1 over this one's, `NA` without a run at 1.
+    `forecast_s` is from the durations of the first run under this run's concurrency; `wall_error` includes the
+    provider's variation between runs; `speedup` is `NA` without a run at 1.
     """
     summaries = [summarize(record) for record in records]
     slow_s = next((one.wall_s for one, slots in zip(summaries, concurrency, strict=True) if slots == 1), None)
@@ -107,7 +102,6 @@ async def make_sweep(
     concurrency: Iterable[int],
     policy: Policy,
 ) -> Sweep[R]:
-    """Run once at each concurrency, and compare each run with its forecast from the first."""
     if not isinstance(concurrency, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DeclarationError(f"concurrency must be a list such as [1, 2, 4], got {shown_value(concurrency)}.")
     slots = list(concurrency)

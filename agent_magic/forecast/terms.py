@@ -25,7 +25,6 @@ OTHERS: Final = "*"
 
 
 def facts_of(terms: Terms | None, model: str) -> ModelFacts:
-    """Return a provider's facts about a model, from the run or else by the model's name."""
     known = None if terms is None else terms.models.get(model)
     return known or by_name.facts_of(model)
 
@@ -84,6 +83,5 @@ def _ceilings(limits: Limits) -> dict[str, Ceiling]:
 
 
 def known_to(pacer: Pacer, record: RunRecord) -> None:
-    """Give a pacer the knowledge that the run's pacer had at its start."""
     if record.terms is not None:
         pacer.recall(record.terms.before, record.terms.learned)

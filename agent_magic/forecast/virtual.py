@@ -1,8 +1,7 @@
 """The engine on virtual time: the code of live runs on a heap instead of an event loop.
 
-A `VirtualClock` orders future events. A `VirtualDriver` replaces the live driver of one engine. A `Service` answers: a
-model of the provider in forecasts, a scripted server in tests. Runs on one clock share its time, as those of a session
-do. Times are on the grid of `agent_magic.record.events`, as in live runs, so sums are exact.
+A `VirtualDriver` replaces the live driver of one engine, and a `Service` answers: a model of the provider in
+forecasts, a scripted server in tests. Runs on one `VirtualClock` share its time, as those of a session do.
 """
 
 from __future__ import annotations
@@ -33,12 +32,7 @@ EVENT, ALARM = 0, 1
 
 
 class Flight:
-    """An active request.
-
-    Attributes:
-        first_s: When its reply begins; `None` if it begins and ends at once, or never; infinite if its server decides.
-        until_s: When it ends; infinite if only a deadline ends it.
-    """
+    """An active request."""
 
     __slots__ = ("begun", "first_s", "needs", "server", "started_s", "step", "until_s")
 
@@ -77,29 +71,19 @@ class Service(Protocol[F]):
         """Begin a reply: return its status and rate limit headers."""
         ...
 
-    def end(self, flight: F, now: float) -> Outcome:
-        """End a request: return its outcome."""
-        ...
+    def end(self, flight: F, now: float) -> Outcome: ...
 
-    def abort(self, flight: F, now: float) -> Outcome:
-        """Abort a request: return its partial outcome."""
-        ...
+    def abort(self, flight: F, now: float) -> Outcome: ...
 
     def call(self, call: Call) -> tuple[float, Result]:
         """Call a function: return its seconds and its result."""
         ...
 
-    def count(self, request: Request) -> int | None:
-        """Count the input tokens of a request; `None` if impossible."""
-        ...
+    def count(self, request: Request) -> int | None: ...
 
 
 class VirtualClock:
-    """Runs events in order of time.
-
-    Attributes:
-        now: The time.
-    """
+    """Runs events in order of time."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -107,12 +91,11 @@ class VirtualClock:
         self._serial = 0
 
     def at(self, at_s: float, what: Callable[..., None], *args: object, rank: int = EVENT) -> None:
-        """Schedule a call."""
         self._serial += 1
         heapq.heappush(self._heap, (at_s, rank, self._serial, what, args))
 
     def step(self) -> bool:
-        """Process the next event. Return False if there is none."""
+        """Process the next event; return False if there is none."""
         if not self._heap:
             return False
         self.now, _, _, what, args = heapq.heappop(self._heap)
@@ -121,10 +104,7 @@ class VirtualClock:
 
 
 class VirtualDriver(Generic[F]):
-    """Drives one engine on a virtual clock, possibly shared with other runs.
-
-    The run starts at `starts_s` on that clock, and at `began_s` on the clock of shared parts, such as a pacer.
-    """
+    """Drives one engine on a virtual clock, from `starts_s` on, which is `began_s` on the clock of a pacer."""
 
     def __init__(
         self,
@@ -146,11 +126,9 @@ class VirtualDriver(Generic[F]):
 
     @property
     def now(self) -> float:
-        """Seconds since the run began."""
         return self.clock.now - self._starts_s
 
     def run(self) -> None:
-        """Run to the end, alone on its clock."""
         self.start()
         step = self.clock.step
         while not self.over or self.flights:
@@ -158,16 +136,13 @@ class VirtualDriver(Generic[F]):
                 raise RuntimeError("nothing will ever happen again, and the run is not over")
 
     def start(self) -> None:
-        """Start the engine."""
         self.do(self.engine.start(self.now, began_s=self._began_s, wake=self.room_changed))
 
     def room_changed(self) -> bool:
-        """Ask again for a slot of the session."""
         self.do(self.engine.room_changed(self.now))
         return True
 
     def do(self, actions: Sequence[Action]) -> None:
-        """Do the engine's actions."""
         for action in actions:
             match action:
                 case Send(step):
@@ -212,7 +187,6 @@ class VirtualDriver(Generic[F]):
         self.clock.at(self._starts_s + self._alarm_s, self.wake, self._alarm_s, rank=ALARM)
 
     def wake(self, alarm_s: float) -> None:
-        """Ring an alarm, unless another has replaced it."""
         if alarm_s == self._alarm_s:
             self._alarm_s = NEVER
             self.do(self.engine.wake(self.now))
@@ -258,7 +232,6 @@ class VirtualDriver(Generic[F]):
             self.begin(flight)
 
     def begin(self, flight: F) -> None:
-        """Begin a reply."""
         if self.flights.get(flight.step) is not flight:
             return
         now, flight.begun = self.now, True
@@ -268,7 +241,6 @@ class VirtualDriver(Generic[F]):
             self.do(self.engine.began(flight.step, now))
 
     def end(self, flight: F) -> None:
-        """End a request."""
         if self.flights.get(flight.step) is not flight:
             return
         now = self.now
@@ -280,7 +252,6 @@ class VirtualDriver(Generic[F]):
         self.do(self.engine.ended(flight.step, outcome, now))
 
     def aborted(self, flight: F) -> None:
-        """End an aborted request."""
         if self.flights.get(flight.step) is flight:
             del self.flights[flight.step]
             outcome = self.service.abort(flight, self.now)
@@ -293,7 +264,6 @@ class VirtualDriver(Generic[F]):
             self._expect(flight.server)
 
     def called(self, call: Call, result: Result) -> None:
-        """End a call, unless it was cut before."""
         if call in self.engine.calls.running(call.step):
             self.do(self.engine.call_ended(call, result, self.now))
 

@@ -65,7 +65,7 @@ NUMBERS: Final[Mapping[str, str]] = {
     "basis": "string",
     "assumed": "string",
 }
-"""The columns after the arguments, and their dtypes."""
+"""The columns after the arguments."""
 ANSWERS: Final = "answers"
 AS_IF: Final = "as if all were bought"
 
@@ -79,13 +79,12 @@ def whatif_frame(
 ) -> pd.DataFrame:
     """Forecast every combination: one row each, in the order of the arguments, the last one changing fastest.
 
-    First a column per given argument, then `NUMBERS`. Unknown is `NA`, never 0. Omitted arguments stay as recorded, and
-    are in `attrs["unchanged"]`; `attrs["recorded"]` has seconds and dollars of the run or the plan, `attrs["planned"]`
-    how sure those of a plan are, `attrs["lacking"]` the number of answers that a forecast has and the run lacks.
-    `cost_multiple` is over the dollars of one agent that did the whole job; `NA` until that was measured.
+    First a column per given argument, then `NUMBERS`; unknown is `NA`, never 0. `attrs["unchanged"]` has the omitted
+    arguments, `attrs["recorded"]` seconds and dollars of the run or the plan, `attrs["planned"]` how sure those of a
+    plan are, `attrs["lacking"]` the number of answers that a forecast has and the run lacks.
 
     A run with answers from the ledger has a column `answers`, since a forecast asks for all of them: the last row is
-    the run as it was, the row before it the same with all answers bought, as in `attrs["recorded"]`.
+    the run as it was, the row before it the same with all answers bought.
     """
     found = whatif_rows(forecaster, given, tell=tell, log=log)
     if not reused(forecaster.record):
@@ -110,7 +109,6 @@ def _compared_rows(forecaster: Answering) -> tuple[dict[str, Any], dict[str, Any
 
 
 def reused(record: RunRecord) -> str:
-    """Return a note on a run's reused answers; empty if there are none."""
     if not record.served:
         return ""
     return f"{sum(one.is_served and not one.is_shared for one in record.results):,} of {len(record.rows):,} reused"
@@ -124,7 +122,6 @@ class Rows(NamedTuple):
 
 
 def nearby(record: RunRecord, models: Sequence[str]) -> dict[str, Any]:
-    """Return the default arguments of `run.whatif`: scenarios around a run."""
     # Models are left out for more than 300 steps, since each scenario takes time.
     most = len(record.plan)
     small = most <= _MOST_COMPARED
@@ -136,7 +133,6 @@ def nearby(record: RunRecord, models: Sequence[str]) -> dict[str, Any]:
 
 
 def recorded_models(record: RunRecord, apart: Container[str] = ()) -> str:
-    """Return the models that a run asked, in words, for rows that keep them."""
     steps = zip(record.plan.agents, record.results, strict=True)
     return ", ".join(
         sorted({models_text(step, one.model) for step, one in steps if one.model and one.name not in apart})
@@ -150,7 +146,6 @@ def whatif_rows(
     tell: Callable[[int, int], None] | None = None,
     log: Forecasts | None = None,
 ) -> Rows:
-    """Forecast every combination as plain values, without pandas; see `whatif_frame`."""
     asked = scenarios_of(forecaster, given)
     rows: list[dict[str, Any]] = []
     for number, one in enumerate(asked, 1):
@@ -164,11 +159,7 @@ def whatif_rows(
 
 
 def forecast_one(forecaster: Answering, policy: Policy | None, changes: Mapping[str, Any]) -> Forecast:
-    """Forecast one combination; `changes` are applied on top of `policy`.
-
-    Raises:
-        DeclarationError: An argument or a value is not known, or there are several.
-    """
+    """Forecast one combination; `changes` are applied on top of `policy`."""
     asked = scenarios_of(forecaster, changes, None if policy is None else as_policy(policy))
     if len(asked) > 1:
         raise DeclarationError("forecast takes one value of each argument.", hint="For several use whatif.")
@@ -176,7 +167,6 @@ def forecast_one(forecaster: Answering, policy: Policy | None, changes: Mapping[
 
 
 def rows_frame(found: Rows, forecaster: Answering) -> pd.DataFrame:
-    """Return scenarios as the frame that `whatif_frame` describes."""
     (asked, rows), record = found, forecaster.record
     summary = forecaster.totals
     dtypes = {name: ASKED.get(name) or _dtype([row[name] for row in rows]) for name in asked}
@@ -311,7 +301,7 @@ class Asked(NamedTuple):
 
 
 def scenarios_of(forecaster: Answering, given: Mapping[str, Any], policy: Policy | None = None) -> list[Asked]:
-    """Multiply arguments out. A list is several values, anything else is one, and `None` keeps the recorded one."""
+    """Multiply arguments out: a list is several values, anything else is one, and `None` keeps the recorded one."""
     for name in given:
         if name not in ARGUMENTS:
             hint = f"It takes {', '.join(ARGUMENTS)}.{did_you_mean(name, ARGUMENTS)}"
@@ -351,7 +341,6 @@ def _several(name: str, value: object) -> Sequence[Any]:
 
 
 def _by_agent(options: Mapping[str, Mapping[int, Any]]) -> dict[int, dict[str, Any]]:
-    """Regroup options from by option to by agent."""
     found: dict[int, dict[str, Any]] = {}
     for name, values in options.items():
         for agent, value in values.items():
@@ -370,11 +359,7 @@ class _Reader:
         self._policies: dict[tuple[object, ...], Any] = {}
 
     def read(self, name: str, value: object) -> Any:
-        """Check one value; `None` keeps the recorded one.
-
-        Raises:
-            DeclarationError: It cannot be read.
-        """
+        """Check one value; `None` keeps the recorded one."""
         if value is None:
             return None
         readers: dict[str, Callable[[Any], Any]] = {
@@ -399,7 +384,6 @@ class _Reader:
         return value
 
     def scenario(self, meant: Mapping[str, Any]) -> Scenario:
-        """Return the scenario of one combination."""
         words = {name: meant[name] for name in POLICY_WORDS if meant[name] is not None}
         key = tuple(sorted(words.items()))
         policy = self._policies.get(key)

@@ -59,37 +59,25 @@ End = Literal["low", "likely", "high"]
 
 
 class Try(NamedTuple):
-    """One future attempt.
+    """One future attempt."""
 
-    Attributes:
-        local_s: From admission to sending.
-        first_s: From sending to the first token, if any.
-        takes_s: From sending to the end.
-        usage: Usage of the recorded attempt; `None` if something changed.
-        tools: Functions called after it, in words; empty for none.
-        model: The requested model, if it differs between the agent's attempts; else empty.
-        batch_s: Seconds of its recorded batch; `None` if it was live. Other seconds are those of a live request.
-        cut_s: From sending to a recorded abort, if any, to which `usage` belongs.
-        read, written: Input read from and written to the cache of its conversation.
-    """
-
-    local_s: float
-    first_s: float | None
-    takes_s: float
+    local_s: float  # from admission to sending
+    first_s: float | None  # from sending to the first token, if any
+    takes_s: float  # from sending to the end
     failure: Failure | None
     input_tokens: int | None
     output_tokens: int | None
-    usage: Usage | None = None
+    usage: Usage | None = None  # of the recorded attempt; `None` if something changed
     price: Price | None = None
     status: int | None = OK
-    tools: str = ""
+    tools: str = ""  # called after it, in words
     tools_s: float = 0.0
-    model: str = ""
+    model: str = ""  # if it differs between the agent's attempts; else empty
     pool: str = ""
-    batch_s: float | None = None
-    cut_s: float | None = None
+    batch_s: float | None = None  # of its recorded batch; `None` if it was live
+    cut_s: float | None = None  # from sending to a recorded abort, to which `usage` belongs
     searches: int = 0
-    read: int = 0
+    read: int = 0  # input from the cache of its conversation
     written: int = 0
 
     @property
@@ -119,7 +107,6 @@ class Try(NamedTuple):
         return kind != NOT_IN_BATCH
 
     def longer(self, factor: float) -> Try:
-        """Return the attempt with its seconds multiplied by a factor."""
         first_s = None if self.first_s is None else self.first_s * factor
         return self._replace(first_s=first_s, takes_s=self.takes_s * factor)
 
@@ -138,42 +125,30 @@ class Rewritten(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Work of one agent.
-
-    Attributes:
-        tries: Its attempts, without those the modelled provider refuses itself.
-        need: Input reported to the pacer.
-        size: Upper bound of its input tokens.
-        shared: The part of `need` in its context.
-        time: Range of its durations, as factors.
-        output: Range of its answer's length, as factors.
-        shares: Name of a context that replaces the plan's; `None` for the plan's.
-    """
+    """Work of one agent."""
 
     name: str
     model: str
     pool: str
-    tries: tuple[Try, ...]
+    tries: tuple[Try, ...]  # without those the modelled provider refuses itself
     max_tokens: int
-    need: int
-    size: int
+    need: int  # input reported to the pacer
+    size: int  # upper bound of its input tokens
     prefix: int
-    shared: int
+    shared: int  # the part of `need` in its context
     context_size: int
     warm: bool
-    time: tuple[float, float]
-    output: tuple[float, float]
+    time: tuple[float, float]  # range of its durations, as factors
+    output: tuple[float, float]  # range of its answer's length, as factors
     is_task: bool = False
-    shares: str | None = None
+    shares: str | None = None  # a context that replaces the plan's
 
     @property
     def moves(self) -> bool:
-        """True if its attempts ask several models."""
         return self.tries[0].model != self.tries[-1].model
 
     @property
     def is_sure(self) -> bool:
-        """True if its low and high ends equal the likely one."""
         return self.time == SAME and self.output == SAME
 
     @property
@@ -183,7 +158,6 @@ class Work(NamedTuple):
         return self._replace(tries=(only,), need=0, size=0, prefix=0, shared=0, context_size=0, pool="", time=SAME)
 
     def scaled(self, end: End) -> Work:
-        """Return the work at one end of its range."""
         if end == "likely" or self.is_sure:
             return self
         side = 0 if end == "low" else 1
@@ -200,7 +174,6 @@ class Work(NamedTuple):
         return self._replace(tries=(*self.tries[:-1], changed))
 
     def paced(self, factor: float) -> Work:
-        """Return the work with its requests' seconds multiplied by a factor."""
         return self._replace(tries=tuple(one.longer(factor) for one in self.tries))
 
     def rewritten(self, change: Rewritten, per_character: float) -> Work:
@@ -267,7 +240,6 @@ class Evidence:
 
     @cached_property
     def is_forecast(self) -> bool:
-        """True if the run is a forecast."""
         return is_forecast(self.record)
 
     @cached_property
@@ -293,7 +265,6 @@ class Evidence:
 
     @cached_property
     def is_shared(self) -> bool:
-        """True if a server's load changes the duration of requests."""
         return any(not one.likely.is_constant for one in self.servers.values())
 
     @cached_property
@@ -303,7 +274,6 @@ class Evidence:
 
     @cached_property
     def seen_alone(self) -> list[Seen]:
-        """Evidence about each agent, with the seconds requests need alone."""
         return seen_alone(self.record, self.seen, self.alone({at: one.likely for at, one in self.servers.items()}))
 
     def alone(self, models: Mapping[At, Server]) -> dict[int, Needs]:
@@ -330,7 +300,6 @@ class Evidence:
 
     @property
     def models(self) -> set[str]:
-        """Every model with evidence."""
         return {row.model for row in self.history} | {one.model for one in self.seen}
 
     def works(
@@ -396,7 +365,6 @@ class _Modelling:
         return flow is not None and agent in flow.ahead_of and bool(self.seen[agent].tries)
 
     def say(self, words: str, basis: Basis) -> None:
-        """Note an assumption and its basis."""
         self.words[words] = None
         if RANK[basis] > RANK[self.basis]:
             self.basis = basis
@@ -461,7 +429,6 @@ class _Modelling:
         return Work(seen.name, "", "", tries, 0, 0, 0, 0, 0, 0, warm=False, time=SAME, output=SAME, is_task=True)
 
     def _text_change(self, agent: int) -> int:
-        """Return the change of the agent's prompt in characters, from changes of its parents' answers."""
         change = 0.0
         plan = self.evidence.record.plan
         for name in plan.inputs[agent]:
@@ -541,7 +508,6 @@ class _Modelling:
         return round(max(0, seen.characters + change) * seen.per_character * factor)
 
     def _timing(self, name: str, model: str, *, asked: bool) -> Timing:
-        """Return the speed of an agent of unknown speed; it counts if it is asked live."""
         own = timing_of(self.evidence.history.of_agent(name, model))
         if own is not None:
             if asked:

@@ -32,16 +32,15 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 ANY_TIMEOUT_S = 60.0
-"""Any value: deadlines are not part of a request's key."""
 MOST_COUNTED = 50
 """Larger plans are sampled: the count endpoint has its own rate limit."""
 SAMPLED = 10
-"""Requests of one kind that are counted as a sample, from shortest to longest."""
+"""Requests of one kind that are counted, from shortest to longest."""
 COUNT_TIMEOUT_S = 10.0
 WRONG_REQUEST = frozenset({400, 413, 422})
 """Statuses that reject a request's content; others can be fixed elsewhere, such as by a key."""
 UNNEEDED = Answer("", "end_turn", usage=Usage(0, output_tokens=0), model="", source="ledger")
-"""Stands for the answer of an agent that stored answers show to be unneeded; costs nothing."""
+"""Stands for the answer of an agent that stored answers show to be unneeded."""
 
 
 def foresee(
@@ -50,11 +49,7 @@ def foresee(
     ledger: Ledger | None = None,
     pilot: RunRecord | None = None,
 ) -> tuple[tuple[Request, ...], tuple[Answer | None, ...]]:
-    """Build every request of a plan, unknown answers left empty, and look up the stored answers; nothing is sent.
-
-    A request can only be looked up if the answers in its prompt are known, from the ledger or a pilot. Raise
-    `DeclarationError` if a prompt cannot be filled in.
-    """
+    """Build every request of a plan, unknown answers left empty, and look up the stored answers; nothing is sent."""
     known = None
     if ledger is not None or pilot is not None:
         where = as_provider(client).endpoint
@@ -85,7 +80,6 @@ def foresee(
 
 
 def waiting_in_batches(plan: Plan, client: Provider | AsyncAnthropic | None, ledger: Ledger | None) -> int:
-    """Return how many requests of a plan wait in open batches, as far as they can be built before it runs."""
     where = as_provider(client).endpoint
     names = {name for one in ([] if ledger is None else ledger.batches.open(where)) for name in one.names}
     if not names:
@@ -97,7 +91,6 @@ def waiting_in_batches(plan: Plan, client: Provider | AsyncAnthropic | None, led
 
 
 def _find(plan: Plan, known: AnswerCache, agent: int, request: Request) -> Answer | None:
-    """Return the stored answer; in a cascade, of the last model asked."""
     models = plan.agents[agent].cascade or (request.model,)
     for model in reversed(models):
         answer = known.find(agent, request._replace(model=model))
@@ -107,7 +100,6 @@ def _find(plan: Plan, known: AnswerCache, agent: int, request: Request) -> Answe
 
 
 def terms_ahead(plan: Plan, client: Provider, pacer: Pacer) -> Terms:
-    """Return the terms under which a run would begin now, for an estimate."""
     key = client.credentials
     untried = key is not None and not key.accepted
     before, learned = pacer.ceilings(), pacer.learned(time.monotonic())
@@ -168,10 +160,7 @@ def is_rejected(result: AgentResult) -> bool:
 
 
 def rejected_again(plan: Plan, records: Sequence[RunRecord], client: Provider) -> list[str]:
-    """Return the agents whose newest request was rejected as invalid and would be sent unchanged.
-
-    `records` are the plan's runs, newest first; the answers of the first fill the requests.
-    """
+    """Return the agents whose newest request was rejected as invalid and would be sent unchanged."""
     # Another server may accept the request.
     wrong: dict[str, Request] = {}
     for name in plan.names:
@@ -203,7 +192,6 @@ ESTIMATED = "tokens are estimated, not counted"
 
 
 async def count(request: Request, client: Provider) -> tuple[int | None, str]:
-    """Ask for the input tokens of a request; None, and why, if the API does not count."""
     if not request.prompt.strip():  # nothing but answers that are not there yet, and the API counts no empty text
         request = request._replace(prompt="-")
     try:
@@ -217,11 +205,7 @@ async def count(request: Request, client: Provider) -> tuple[int | None, str]:
 async def count_ahead(
     plan: Plan, client: Provider, ledger: Ledger | None = None, pilot: RunRecord | None = None
 ) -> tuple[list[int | None], str]:
-    """Ask the API for the input tokens of a plan; unknown answers are left empty.
-
-    Return a count per agent, None if its answer is stored, the API does not count, or others of its kind were counted
-    for it; and which counts are estimated and why, empty if none.
-    """
+    """Ask the API for the input tokens of a plan; return which counts are estimated and why, too."""
     requests, held = foresee(plan, client, ledger, pilot)
     sent = [request for request, answer in zip(requests, held, strict=True) if answer is None]
     counts, trouble = await _count_all(sent, client)
@@ -250,7 +234,6 @@ async def _count_all(requests: Sequence[Request], client: Provider) -> tuple[lis
 
 
 def _sample(requests: Sequence[Request]) -> list[int]:
-    """Return a sample of requests, by number: a few of each kind, from shortest to longest."""
     kinds: dict[Kind, list[int]] = {}
     for number, request in enumerate(requests):
         kinds.setdefault(request.kind, []).append(number)

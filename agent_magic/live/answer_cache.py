@@ -68,18 +68,15 @@ class AnswerCache:
             self._ledger.edits.adopt(*place, answer)
 
     def is_there(self, agent: int, request: Request) -> bool:
-        """Return whether the answer is stored."""
         return self.find(agent, request) is not None
 
     def find(self, agent: int, request: Request) -> Answer | None:
-        """Return the stored answer, from the earlier run or the ledger."""
         taken = self.taken_over(agent, request)
         if taken is not None or self._ledger is None or self.buys_anew(agent, request):
             return taken
         return self._ledger.find(*self.key(agent, request))
 
     def is_fresh(self, agent: int) -> bool:
-        """Return whether the agent is asked whatever the ledger has."""
         if self._fresh or self._earlier is None:
             return self._fresh
         name = self._plan.agents[agent].name
@@ -93,7 +90,6 @@ class AnswerCache:
         return any(one.kind == InvalidAnswer.__name__ for one in earlier)
 
     def paid_before(self, agent: int, answer: Answer) -> bool:
-        """Return whether an answer was already there."""
         return answer.source == "ledger" or any(one is answer for one in self._taken.get(agent, {}).values())
 
     def key(self, agent: int, request: Request) -> tuple[str, int]:

@@ -7,16 +7,14 @@ send(request) ─ gather ─┬─ is in a batch that the ledger knows ───
 
 # Laws
 
-1. **Ledger first.** A batch is written to disk before it is created, and its id immediately afterwards. A kernel
-   killed in between leaves a plan without an id. The provider's list of recent batches shows if there is a batch of
-   that size without a ledger row; its results prove the match, because they carry our names.
+1. **Ledger first.** A batch is written to disk before it is created, and its id immediately afterwards. After a kill in
+   between, a batch of that size on the provider's list may be ours; its results prove it, because they carry our names.
 2. **No request is sent twice.** A request with a name in an open batch waits for that batch, in any kernel.
 3. **Every answer is kept, even without a waiter.** A batch is over in the ledger when its answers are stored.
 4. **The interface to the engine is one request.** Expiry or failure ends an attempt; retries belong to the engine.
-   Only waiting is repeated here.
 
-A stop leaves the batch at the provider: its requests are bought, cancelling still bills those already answered, and
-users stop a run to get the kernel back in the evening. `%agents batches cancel` cancels.
+A stop leaves the batch at the provider: cancelling still bills the requests already answered, and users stop a run to
+get the kernel back in the evening. `%agents batches cancel` cancels.
 """
 
 from __future__ import annotations
@@ -72,8 +70,6 @@ SERVER_ERROR = 500
 
 @dataclass(slots=True, eq=False)
 class _Item:
-    """A request that waits for its answer."""
-
     name: str
     request: Request
     fresh: bool
@@ -82,13 +78,7 @@ class _Item:
 
 @dataclass(slots=True, eq=False)
 class _Watched:
-    """A batch that this run waits for.
-
-    Attributes:
-        given_up: True if this run cancelled it to send the rest live.
-        others: Batches that were mistaken for it.
-        unread: Why the answer to its creation could not be read; None: it was read.
-    """
+    """A batch that this run waits for."""
 
     row: int
     id: str | None
@@ -97,9 +87,9 @@ class _Watched:
     found: bool
     waiting: dict[str, _Item] = field(default_factory=dict[str, _Item])
     look_s: float | None = None
-    given_up: bool = False
-    others: set[str] = field(default_factory=set[str])
-    unread: Unreadable | None = None
+    given_up: bool = False  # cancelled by this run, to send the rest live
+    others: set[str] = field(default_factory=set[str])  # batches that were mistaken for it
+    unread: Unreadable | None = None  # why the answer to its creation could not be read
 
 
 class Waiting(NamedTuple):
@@ -120,7 +110,7 @@ class _Over(NamedTuple):
 
 
 class Collected(NamedTuple):
-    """The result of checking a batch; no number of `answers` if it has not ended or is no longer known."""
+    """The result of checking a batch; `answers` is `None` if it has not ended or is no longer known."""
 
     id: str | None
     answers: int | None
@@ -172,7 +162,6 @@ class Batcher:
         raise reply.error or NotInBatch("The batch ended without an answer to this request.")
 
     def waiting(self) -> list[Waiting]:
-        """Return the batches that are waited for."""
         return [Waiting(one.id, len(one.waiting), one.planned_at) for one in self._watched.values()]
 
     def close(self) -> None:
@@ -186,7 +175,6 @@ class Batcher:
     # sending
 
     async def _gather(self) -> None:
-        """Wait until no more requests arrive, then send them."""
         seen = 0
         while seen != self._arrivals:
             seen = self._arrivals
@@ -196,7 +184,6 @@ class Batcher:
         await self._place([one for one in items if not one.reply.done()])
 
     async def _place(self, items: Sequence[_Item]) -> None:
-        """Let each request wait for an existing batch, and send the rest."""
         try:
             kept = [one for one in self._book.open(self._endpoint) if one.row not in self._over]
             rest: list[_Item] = []
@@ -242,7 +229,6 @@ class Batcher:
         self._follow(batch)
 
     async def _finish(self, creating: asyncio.Future[BatchState], batch: _Watched) -> None:
-        """Read the id of a batch under creation when the run stopped."""
         await asyncio.wait([creating], timeout=FINISH_S)
         self._watched[batch.row] = batch
         if creating.done() and not creating.cancelled() and creating.exception() is None:
@@ -299,14 +285,13 @@ class Batcher:
         return Collected(batch.id, None if over is None else len(over.answered), is_over=over is not None)
 
     async def _if_ended(self, batch: _Watched) -> BatchState | None:
-        """Return the state of an ended batch, else None; raise `NotInBatch` if the provider no longer knows it."""
+        """Return the state of an ended batch; raise `NotInBatch` if the provider no longer knows it."""
         state = await self._batches.state(batch.id or "")
         if state is None:
             self._check_age(batch)
         return None if state is None or state.ended_at is None else state
 
     async def _find(self, batch: _Watched) -> bool:
-        """Find the id of a batch on the provider's list; return whether it was created."""
         wait_s = 1.0
         while True:
             settled = time.time() - batch.planned_at > SETTLED_S
@@ -365,7 +350,6 @@ class Batcher:
             )
 
     async def _maybe_give_up(self, batch: _Watched) -> None:
-        """Cancel a batch if the deadline leaves just enough time to send the rest live."""
         left_s = self._left_s()
         if left_s is not None and left_s <= 0 and not batch.given_up:
             await self._batches.cancel(batch.id or "")
@@ -391,7 +375,6 @@ class Batcher:
         return found
 
     async def _collect(self, batch: _Watched, state: BatchState, found: dict[str, BatchItem]) -> None:
-        """Deliver the results, and store those that no request waits for."""
         answered = frozenset(name for name, one in found.items() if one.answer is not None and name in batch.names)
         nobodys = [(name, one.answer) for name, one in found.items() if name in answered - batch.waiting.keys()]
         kept = ((name, answer) for name, answer in nobodys if answer is not None)
@@ -456,7 +439,6 @@ def _raise_refusal(error: CallError) -> None:
 
 
 def _may_have_arrived(error: CallError) -> bool:
-    """Return whether a batch may exist although its creation got no answer."""
     if isinstance(error, Rejected | RateLimited):
         return False
     if isinstance(error, Overloaded):
@@ -509,7 +491,6 @@ async def collect_batches(provider: Provider, book: BatchBook, ids: Iterable[str
 
 
 def _open(provider: Provider, book: BatchBook) -> tuple[Batches, list[KeptBatch], list[KeptBatch]]:
-    """Return the batch API, the open batches, and those of this notebook."""
     if provider.batches is None:
         raise no_batches(provider.endpoint)
     return provider.batches, book.open(provider.endpoint), book.own(provider.endpoint)

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
 
 LOOK_S = 0.1
-"""Polling interval while another run buys an answer."""
 
 
 class Buyer:
@@ -51,14 +50,12 @@ class Buyer:
         self.batcher = batcher
 
     async def check(self) -> None:
-        """Raise if requests should go by batch and cannot, before anything is sent."""
         if self.batcher is not None:
             await self.batcher.check()
 
     def answer(
         self, step: int, request: Request, stream: Stream, now: Callable[[], float]
     ) -> Coroutine[Any, Any, Answer]:
-        """Return the stored answer, or a new one, stored before anything else is awaited."""
         # `now` is an argument: kept here, its owner would never be freed.
         if self._cache is None:
             return self._bought(step, request, stream)
@@ -101,7 +98,6 @@ class Buyer:
         return answer
 
     async def _bought(self, step: int, request: Request, stream: Stream) -> Answer:
-        """Buy an answer, unless an earlier attempt's has arrived late."""
         if step in self._late:
             asked, answer, stream.worker = self._late.pop(step)
             if asked == request:
@@ -121,7 +117,6 @@ class Buyer:
         return answer
 
     def _settled(self, step: int, stream: Stream, answer: Answer) -> Answer:
-        """Return an answer with a credible usage, and a source known to frames and files."""
         if answer.source not in SOURCES:  # a provider of the user's may say anything
             answer = replace(answer, source="live")
         request = self._record.results[step].attempts[-1].begun.request
@@ -130,19 +125,16 @@ class Buyer:
         return settled(answer, request, stream, rule, most_searches)
 
     def write(self) -> None:
-        """Store the events other than answers."""
         if self.journal is not None:
             self.journal.write()
 
     def close(self) -> None:
-        """Store that the run is over."""
         if self.journal is not None:
             self.journal.close()
         if self.batcher is not None:
             self.batcher.close()
 
     def outcome(self, step: int, stream: Stream, answer: Answer | None, error: Exception | None) -> Outcome:
-        """Return the outcome of a request for the engine."""
         attempts, price = self._record.results[step].attempts, None
         if answer is None:
             failure, usage = None if error is None else failure_of(error, self._max_attempts), NOTHING_USED

@@ -53,19 +53,7 @@ MOST_TEXT = 100_000
 
 
 class Caller:
-    """Calls the functions of a run's steps.
-
-    Args:
-        record: The run, with the results that tasks use.
-        policy: How it runs.
-        provider: The provider. Tasks with `process` run on its workers, if any.
-        cache: Knows the fingerprints of requests; None: nothing is kept.
-        fresh: Call again even if the ledger has a result.
-        earlier: The run that this one continues, if any.
-        frame_of: Returns the answers of a group as a frame; None: a list of values.
-        asker: Asks a person, if one is available.
-        say: Reports before a call is repeated.
-    """
+    """Calls the functions of a run's steps; without a `cache` nothing is kept."""
 
     def __init__(  # noqa: PLR0913 - each by its name
         self,
@@ -90,7 +78,7 @@ class Caller:
         self.journal: Journal | None = None
 
     async def call(self, call: Call) -> Result:
-        """Call a function and return its result. A failure is a result."""
+        """Call a function and return its result; a failure is a result."""
         try:
             return await self._call(call)
         except LedgerError as error:  # what cannot be written down is not done
@@ -211,7 +199,6 @@ class Caller:
         return Result("succeeded", path, artifacts=(found.file,), prints=found.note)
 
     async def _task(self, task: Task, call: Call, takes: Mapping[str, str], earlier: Result | None) -> Result:
-        """Run a task unless an earlier run or the ledger has its result."""
         if earlier is not None:
             if not task.pure:
                 await self._begin(call, self._task_key(task, call.step, takes), fresh=True)
@@ -251,7 +238,6 @@ class Caller:
         return new_tuple(Result, (*told, False, "", ran.artifacts, (), ran.worker))
 
     def arguments(self, step: int) -> dict[str, Any]:
-        """Return the values and results that a task takes, by parameter."""
         plan = self._record.plan
         found = {name: self._argument(plan, step, name) for name in plan.takes(step)}
         return {name: value for name, value in found.items() if value is not MISSING}
@@ -289,7 +275,6 @@ class Caller:
         return CallKey(self._task_keys[step], task.name, repeats=True, shared=False)
 
     def key_of(self, call: Call, tool: Tool) -> CallKey | None:
-        """Return the key of a call; None if nothing is kept."""
         if tool.pure:
             return pure_key(tool.name, _code_of(tool.function, tool.source_sha), call.wanted.arguments)
         if self._cache is None:
@@ -352,7 +337,6 @@ class Caller:
 
 
 def _text_of(name: str, value: Any) -> tuple[str, str]:
-    """Return a result as text, or its class if it has none; and why not, or an empty string."""
     kind = type(value).__name__
     try:
         once = run_user_code(lambda: single_use_in(value), lambda error: RaisedError(reason_of(error)))
@@ -376,7 +360,7 @@ def _code_of(function: object, sha: str) -> str:
 
 
 def pure_key(name: str, sha: str, arguments: str | None) -> CallKey | None:
-    """Return the key of a pure function's result: code, arguments, versions; None if unknown."""
+    """Return the key of a pure function's result: code, arguments, versions."""
     if not sha or arguments is None:
         return None
     return CallKey(_digest([sha, arguments, platform.python_version(), version("pandas")]), name, pure=True)
@@ -407,7 +391,6 @@ def _result_of(end: CallEnded) -> Result:
 
 
 def _masking(tell: Callable[[str], object]) -> Callable[[str], None]:
-    """Return a callback that passes on prints without secrets."""
     secrets: dict[str, str] | None = None
 
     def told(text: str) -> None:

@@ -75,31 +75,11 @@ LACKING = frozenset({"queued", "running", "failed"})
 
 
 class Driver:
-    """Runs a plan once.
+    """Runs a plan once; `record` is complete when `drive` has returned or raised.
 
-    Args:
-        plan: The plan.
-        policy: How to run it.
-        provider: The provider.
-        ledger: Stored answers, served again at no cost; None: buy everything.
-        earlier: Answers of an earlier run, reused if an agent's request is the same.
-        recorded: Answers of this plan on a cassette; only the rest is bought.
-        fresh: True to buy answers again that are in the ledger.
-        prices: Token prices.
-        pacer: Keeps the provider's rate limits for all runs that share it.
-        sharing: Divides the rate limits with other kernels.
-        pool: The slots shared by all runs of a session; None: the run has a private pool.
-        history: Durations of earlier answers: agents with more work before the end of the plan go first.
-        frame_of: Returns the answers of a group as a frame, for tasks that use them; None: a list of values.
-        alerts: The alerts of the run.
-        asker: Shows questions to a person; None: calls that need approval are denied.
-        say: Reports before a tool or task is called again; the log by default.
-        clock: Monotonic seconds.
-
-    Attributes:
-        record: The events so far. Complete when `drive` has returned or raised.
-        streams: The answers that are arriving, by agent.
-        loop: Its event loop; None: before `drive`.
+    An agent's answer of an `earlier` run is reused if its request is the same; of a cassette (`recorded`), only the
+    rest is bought. `pacer`, `sharing` and `pool` are shared: with other runs, with other kernels, among the session's
+    slots.
     """
 
     def __init__(  # noqa: PLR0913 - the options of `Plan.run`
@@ -184,26 +164,21 @@ class Driver:
         return terms if pacer is None else pacer.route(terms, self._clock())
 
     def held_by(self, agent: int) -> str:
-        """Return what holds a ready agent; see `agent_magic.engine.admission.room`."""
         return self.engine.held_by(agent)
 
     @property
     def asked(self) -> int:
-        """The number of steps that wait only for a person."""
         results = self.record.results
         return sum(results[one].is_waiting and self.held_by(one) == "person" for one in self.plan.special)
 
     @property
     def batched(self) -> AbstractSet[int]:
-        """The steps whose current request is in a batch."""
         return self.engine.batched
 
     def batches_waiting(self) -> list[Waiting]:
-        """Return the batches that the run waits for."""
         return [] if self._buyer.batcher is None else self._buyer.batcher.waiting()
 
     def health(self) -> Health:
-        """Return the health of the run with the provider; after the run, at its end."""
         return self._monitor.snapshot(self.record, self.now())
 
     def now(self) -> float:
@@ -216,13 +191,7 @@ class Driver:
         return self.record.ended_s is None
 
     async def check(self) -> None:
-        """Check once that the run can begin, such as that the provider has batches, before anything is sent.
-
-        Raises:
-            PlanError: The provider has no batches.
-            CallError: The provider cannot be asked.
-            asyncio.CancelledError: The task was cancelled, so the run is stopped.
-        """
+        """Check before anything is sent that the run can begin; cancelling stops the run."""
         if self._checked:
             return
         try:
@@ -233,12 +202,7 @@ class Driver:
         self._checked = True
 
     async def drive(self) -> RunRecord:
-        """Run to the end and return the complete record.
-
-        Raises:
-            NotConnected: There is no key; nothing was sent.
-            asyncio.CancelledError: The task was cancelled: all requests are stopped, and `record` is complete.
-        """
+        """Run to the end and return the complete record; cancelling stops all requests first."""
         for model in self._asked:
             self.prices.find(model)  # reads the price lists before the clock starts
         async with self._provider.open():
@@ -257,7 +221,6 @@ class Driver:
         return self.record
 
     async def _divided(self, sharing: Sharing) -> None:
-        """Run to the end, sharing the rate limits with other kernels."""
         classes = {self._provider.limit_class(model) for model in filter(None, self.plan.models)}
         async with sharing.taking_part(classes, self._slot_free):
             await self._until_over()
@@ -292,27 +255,21 @@ class Driver:
 
     @property
     def paused(self) -> bool:
-        """True if no agent starts until `resume`."""
         return self.engine.conductor.paused
 
     def stop(self, names: Iterable[str] | None = None) -> None:
-        """Stop these agents, or the run."""
         self.do(self.engine.stop(self.now(), self._numbers(names)))
 
     def retry(self, names: Iterable[str] | None = None) -> None:
-        """Rerun these unsuccessful agents, or all of them, with the agents skipped because of them."""
         self.do(self.engine.retry(self.now(), self._numbers(names)))
 
     def skip(self, names: Iterable[str], why: str = "") -> None:
-        """Skip these agents and their dependents."""
         self.do(self.engine.skip(self.now(), self.plan.numbers(names), why))
 
     def pause(self) -> None:
-        """Start no more steps until `resume`. Steps under way continue."""
         self.do(self.engine.pause(self.now()))
 
     def resume(self) -> None:
-        """Let agents go again."""
         self.do(self.engine.resume(self.now()))
 
     def _numbers(self, names: Iterable[str] | None) -> list[int] | None:
@@ -321,7 +278,6 @@ class Driver:
     # actions of the engine
 
     def do(self, actions: Sequence[Action]) -> None:
-        """Carry out the engine's decisions."""
         for action in actions:
             if type(action) is Send:
                 self._tasks.begin(action.step, self._request(action.step), self.plan.agents[action.step].name)
@@ -366,7 +322,6 @@ class Driver:
             self._tasks.cancel((step, call.number), partial(self._call_over, call, CUT))
 
     def _slot_free(self) -> bool:
-        """Ask again for a slot of the session; return False on another loop than ours, which will do it later."""
         if asyncio.get_running_loop() is not self.loop:
             if self.loop is not None:
                 self.loop.call_soon_threadsafe(self._slot_free)
@@ -439,7 +394,6 @@ class Driver:
             self._buyer.write()
 
     def _never_ran(self, step: int) -> None:
-        """Report an agent whose task was cancelled before it started."""
         self.do(self.engine.ended(step, UNSENT, self.now()))
 
     def _make_batcher(self) -> Batcher:
@@ -448,7 +402,6 @@ class Driver:
         return batcher_of(self._provider, self._ledger, self._tasks.beside, self._batch_time_s)
 
     def _batch_time_s(self) -> float | None:
-        """Return the seconds that batches may still take; None: unlimited."""
         most_s = self.policy.deadline_s if self.policy.batch_fallback == "live" else None
         return None if most_s is None else most_s * (1 - LIVE_SHARE) - self.now()
 
@@ -473,17 +426,14 @@ class Driver:
     # events of a stream
 
     def replied(self, stream: Stream) -> None:
-        """Record that a reply has begun."""
         if self.engine.admission is not None and self.streams.get(stream.agent) is stream:
             status, readings = stream.status_code or 0, stream.readings
             self.do(self.engine.replied(stream.agent, status, readings, self.now()))
 
     def opened(self, stream: Stream) -> None:
-        """Record that an answer has begun."""
         self.do(self.engine.began(stream.agent, self.now()))
 
     def first_token(self, stream: Stream) -> None:
-        """Record the first token of an answer."""
         self.engine.first_token(stream.agent, self.now())
 
     # an answer that comes when its attempt has failed, because its worker was given up
@@ -514,5 +464,4 @@ class Driver:
 
 
 def _ended(record: RunRecord) -> dict[int, Status]:
-    """Return the steps that have ended before the run begins."""
     return {number: one.status for number, one in enumerate(record.results) if one.finished_s is not None}

@@ -1,7 +1,6 @@
 """The answers of an earlier run, for agents with the same request now.
 
-An agent with a changed request is asked, and so are those after it if its answer differs. A task keeps its result while
-its code and arguments are the same, by fingerprint or as objects.
+A task keeps its result while its code and arguments are the same, by fingerprint or as objects.
 """
 
 from __future__ import annotations
@@ -33,15 +32,8 @@ UNFIT = frozenset({"InvalidAnswer", "UnexpectedToolUse"})
 class Earlier:
     """The answers of a run that may be reused, not another server's, nor refusals.
 
-    `again` names agents to rerun, with dependencies and dependents; None: all without success. Raise `UnknownAgent` if
-    one is not in the plan.
-
-    Attributes:
-        again: The agents that are asked again even if they succeeded.
-        unfit: The agents whose answers are still invalid: the same ones would not help.
-        left_out: The agents without an answer that do not rerun.
-        uid: The id of the earlier run.
-        edits: The user's replacements of its answers since.
+    `again` names agents to rerun, with dependencies and dependents; None: all without success. The answers of `unfit`
+    ones are still invalid; `left_out` have none and do not rerun.
     """
 
     def __init__(self, record: RunRecord, endpoint: str, *, plan: Plan, again: Iterable[str] | None = None) -> None:
@@ -79,14 +71,12 @@ class Earlier:
             self.left_out = tuple(name for name in others if name not in answered and name not in done)
 
     def find(self, agent: str, request: Request) -> Answer | None:
-        """Return the agent's earlier answer if its request and model are the same."""
         if agent in self.again or (agent, request.model) not in self._answers:
             return None
         asked, answer = self._answers[agent, request.model]
         return answer if same_request(request) == asked else None
 
     def done(self, record: RunRecord, step: int, takes: Mapping[str, str]) -> Result | None:
-        """Return a task's earlier result if the task would do the same now."""
         task, then = record.plan.agents[step], self._record
         if not isinstance(task, Task) or task.name in self.again or task.name not in then.plan.index:
             return None
@@ -161,7 +151,6 @@ def _given(record: RunRecord, name: str, step: int) -> list[object]:
 
 
 def same_request(request: Request) -> Request:
-    """Return a request without the parts that do not change its answer."""
     return request._replace(
         cached=False,
         timeout_s=0.0,

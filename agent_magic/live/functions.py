@@ -10,11 +10,9 @@ The place of a function decides its access and how it can be stopped:
 | a process | `process=True`: long computing | kills the process |
 | a process at a Dask worker | the same, if requests go to workers | kills the process |
 
-In a browser, which has neither threads nor processes, a `def` runs on the loop, and nothing stops it.
-
-The threads are ours, not the loop's pool, which has six on a small machine and delays the end of the process: daemon
-threads, as many as needed, each reused for a while, since starting one takes as long as five calls of an idle one.
-Calls keep the caller's context, so that a kernel can attribute the output.
+In a browser, without threads and processes, a `def` runs on the loop. The threads are ours, not the loop's pool, which
+has six on a small machine and delays the end of the process: daemon threads, as many as needed, each reused for a
+while. Calls keep the caller's context, so that a kernel can attribute the output.
 """
 
 from __future__ import annotations
@@ -69,20 +67,11 @@ async def run_function(
     prints: Callable[[str], object] | None = None,
     late: Callable[[Ran], object] | None = None,
 ) -> Ran:
-    """Call a user function and wait for it. An exception is returned as a result.
+    """Call a user function and wait for it; an exception is returned as a result.
 
-    Args:
-        function: The function, sync or async.
-        arguments: Its arguments by name.
-        main: Call it on the loop's thread. Nothing else runs meanwhile.
-        process: Call it in another process. Function, arguments and result are sent there and back.
-        remote: The remote machine for the process; None: this machine.
-        timeout_s: Seconds until the wait ends; None: no limit.
-        prints: Called with its prints, in the printing thread. None: prints are not captured.
-        late: Called with a result that arrives after the wait has ended, in its thread or on the loop.
-
-    Raises:
-        asyncio.CancelledError: The caller was cancelled, or Stop was pressed. A thread may continue.
+    `main` calls it on the loop's thread, where nothing else runs meanwhile; `process` sends function, arguments and
+    result to another process, of the `remote` machine if any. `late` gets a result that arrives after the wait has
+    ended.
     """
     sink = None if prints is None else Prints(prints)
     try:
@@ -101,7 +90,6 @@ async def run_function(
 
 
 def tool_result(ran: Ran, secrets: Mapping[str, str]) -> ToolResult:
-    """Return the result or error of a call as the model gets it, without secrets."""
     if ran.error is not None:
         return error_text(masked(reason_of(ran.error), secrets))
     told = result_text(ran.value)
@@ -194,7 +182,7 @@ async def _in_process(
     remote: Remote | None,
     timeout_s: float | None,
 ) -> Ran:
-    """Call a function in another process. Pickling runs user code, so it happens in a thread."""
+    """Call a function in another process; pickling runs user code, so it happens in a thread."""
     name, tell = name_of(function), prints.write if prints is not None else _print
 
     def pack() -> Ran:
@@ -252,7 +240,7 @@ class _TimeUp(BaseException):
 def _on_main(
     function: Callable[..., Any], arguments: Mapping[str, Any], timeout_s: float | None, prints: Prints | None
 ) -> Ran:
-    """Call a function here. Stop raises in it, and cancels the waiting task."""
+    """Call a function here; Stop raises in it, and cancels the waiting task."""
 
     def stopped(error: BaseException) -> AgentMagicError:
         return AgentMagicError(reason_of(error))  # never: all errors are results
@@ -307,14 +295,11 @@ def in_thread(work: Callable[[], object], name: str) -> None:
 
 
 class _Thread:
-    """A thread that makes calls, one at a time."""
-
     def __init__(self) -> None:
         self.calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
         self.thread = threading.Thread(target=self._serve, name=IDLE, daemon=True)
 
     def _serve(self) -> None:
-        """Make calls until the thread has been idle for a while."""
         while True:
             try:
                 work = self.calls.get(timeout=IDLE_S)

@@ -2,8 +2,8 @@
 
     python guarded.py PID PROGRAM ARGUMENTS
 
-A program that computes or waits does not notice that its input is closed. So this process watches whether PID is still
-its parent, and then kills the program's whole process group: the caller must start this in a new session.
+This process watches whether PID is still its parent, and else kills the program's whole process group: the caller must
+start it in a new session.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ LOOK_S = 0.5
 
 
 def main(parent: int, command: list[str]) -> int:
-    """Run a program to its end and return its exit code."""
     threading.Thread(target=_watch, args=(parent,), daemon=True).start()
     try:
         return subprocess.call(command)

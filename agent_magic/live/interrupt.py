@@ -28,7 +28,6 @@ GRACE_S = 0.2
 
 
 def stopped() -> str:
-    """Return a message that the work was stopped."""
     return "stopped"
 
 
@@ -36,12 +35,8 @@ async def interruptible(work: Coroutine[Any, Any, T], *, message: Callable[[], s
     """Await work so that an interrupt ends it with a `KeyboardInterrupt` of this message.
 
     The first interrupt cancels the work and waits for its clean-up. The second cancels again, and a moment later
-    abandons a clean-up that hangs. Outside the main thread, which gets no signals, or under a C program's handler, the
-    work is simply awaited.
-
-    Raises:
-        KeyboardInterrupt: An interrupt came, even as the work finished; an error of the clean-up is its `__cause__`.
-        asyncio.CancelledError: Other code cancelled the work or the caller.
+    abandons a clean-up that hangs. Outside the main thread, or under a C program's handler, the work is simply
+    awaited.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
         return await work
@@ -61,12 +56,9 @@ async def interruptible(work: Coroutine[Any, Any, T], *, message: Callable[[], s
 
 @dataclass(slots=True, eq=False)
 class _Watch:
-    """A handler of SIGINT for one piece of work.
+    """A handler of SIGINT for one piece of work, done (`enough`) when the clean-up is no longer waited for.
 
-    Attributes:
-        enough: Done when the clean-up is no longer waited for.
-        before: The previous handler.
-        is_open: True while the work is awaited. A closed handler that is still another's `before` passes interrupts on.
+    A closed handler that is still another's `before` passes interrupts on.
     """
 
     loop: asyncio.AbstractEventLoop
@@ -86,12 +78,10 @@ class _Watch:
             self.before(signum, frame)
 
     def install(self) -> None:
-        """Install this handler, if this interpreter allows it."""
         with contextlib.suppress(ValueError):
             self.before = signal.signal(signal.SIGINT, self)
 
     def restore(self) -> None:
-        """Restore the previous handler, or the nearest one in use."""
         # Runs of one cell may end in any order. If a later one is the handler now, this one is its `before`.
         self.is_open = False
         handler = self.before
@@ -122,7 +112,6 @@ class _Watch:
 
 
 def _error_of(task: asyncio.Task[Any]) -> BaseException | None:
-    """Return a task's error; None if it was cancelled or abandoned."""
     if not task.done():
         task.add_done_callback(_error_of)
         return None

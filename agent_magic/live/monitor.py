@@ -33,7 +33,6 @@ class HealthMonitor:
         self._kept = self._look(now)
 
     def snapshot(self, record: RunRecord, now: float) -> Health:
-        """Return the health of a run at this time."""
         if self._final is not None:
             return self._final
         watch = self._watch = self._watch or Watch()
@@ -61,7 +60,6 @@ class AlertMonitor:
 
     @property
     def open(self) -> list[Episode]:
-        """The alerts that are open."""
         return [] if self._watch is None else self._watch.open
 
     def check(self) -> OnAlert | None:

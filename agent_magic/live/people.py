@@ -87,7 +87,6 @@ async def ask(asker: Asker | None, plan: Plan, question: Question) -> Verdict:
 
 
 def _read(said: object) -> Verdict:
-    """Return a user function's answer, perhaps only yes or no, as a verdict."""
     if isinstance(said, Verdict):
         return said
     if isinstance(said, bool):
@@ -203,7 +202,6 @@ def _give(answer: asyncio.Future[Verdict], verdict: Verdict) -> None:
 
 
 def fault_of(plan: Plan, question: Question, verdict: Verdict) -> str:
-    """Return why a person's text is invalid; empty if it is valid."""
     if verdict.text is None or not verdict.approved:
         return ""
     agent = plan.agents[plan.index[question.agent]]
@@ -219,6 +217,5 @@ def fault_of(plan: Plan, question: Question, verdict: Verdict) -> str:
 
 
 def question_of(record: RunRecord, call: Call, seconds: float) -> Question:
-    """Return the question about a call or an answer."""
     kind = "call" if call.wanted.tool else "answer"
     return Question(kind, record.results[call.step].name, call.wanted.tool, call.wanted.arguments, seconds)

@@ -71,15 +71,12 @@ class Player:
 
     @property
     def paused(self) -> bool:
-        """True if its time stands still."""
         return self._held_since is not None
 
     def health(self) -> Health:
-        """Return the health of the run, as far as its record knows."""
         return record_health(self.record)
 
     def now(self) -> float:
-        """Recorded seconds since the run began."""
         now = self._clock() if self._held_since is None else self._held_since
         return on_grid((now - self._began) * self.pace)
 
@@ -88,7 +85,6 @@ class Player:
         return ""
 
     def batches_waiting(self) -> list[Waiting]:
-        """Return no batch."""
         return []
 
     def stop(self, names: Iterable[str] | None = None) -> None:
@@ -98,29 +94,23 @@ class Player:
             self._nudge.set()
 
     def pause(self) -> None:
-        """Let its time stand still until `resume`."""
         if self._held_since is None:
             self._held_since = self._clock()
             self._nudge.set()
 
     def resume(self) -> None:
-        """Let its time go on."""
         if self._held_since is not None:
             self._began += self._clock() - self._held_since
             self._held_since = None
             self._nudge.set()
 
-    def retry(self, _names: Iterable[str] | None = None) -> None:
-        """Do nothing: a recording cannot retry."""
+    def retry(self, _names: Iterable[str] | None = None) -> None: ...
 
-    def skip(self, _names: Iterable[str]) -> None:
-        """Do nothing: the events have happened."""
+    def skip(self, _names: Iterable[str]) -> None: ...
 
-    async def check(self) -> None:
-        """Do nothing: a recording can always be played."""
+    async def check(self) -> None: ...
 
     async def drive(self) -> RunRecord:
-        """Play to the end or a stop, and return the played part."""
         self.loop = asyncio.get_running_loop()
         self._began = self._clock()
         try:
@@ -152,7 +142,6 @@ class Player:
                 pass
 
     def _close(self) -> None:
-        """End the record, as recorded or here."""
         whole = len(self.record.events) >= len(self._recorded.events) - 1
         if whole:
             self.record.add(self._recorded.events[-1])
@@ -175,13 +164,11 @@ class _Arriving:
 
     @property
     def text(self) -> str:
-        """The text that has arrived."""
         whole_s = self._until_s - self._since_s
         share = 1.0 if whole_s <= 0 else (self._player.now() - self._since_s) / whole_s
         return self._whole[: max(0, int(len(self._whole) * min(share, 1.0)))]
 
     def tail(self, most: int = TAIL) -> str:
-        """The last characters."""
         return self.text[-most:]
 
 

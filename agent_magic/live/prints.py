@@ -1,7 +1,7 @@
 """Sends a function's prints to its caller instead of a cell.
 
-All threads and tasks share `sys.stdout`, so `redirect_stdout` would capture all their prints. While functions run,
-`sys.stdout` and `sys.stderr` look up the owner in a context variable; text without one passes through.
+While functions run, `sys.stdout` and `sys.stderr`, which all threads and tasks share, look up the owner in a context
+variable; text without one passes through.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ class Prints:
                     stream.leave()
 
     def write(self, text: str) -> None:
-        """Capture a text, unless closed."""
         if self._tell is None or not text:
             return
         if len(text) > self._left:
@@ -75,7 +74,6 @@ class _Asking:
         self._name, self._stream, self.users = name, stream, 0
 
     def write(self, text: str) -> int:
-        """Write to the owner's output."""
         whose = _WHOSE.get()
         if whose is None:
             return self._stream.write(text)
@@ -83,7 +81,6 @@ class _Asking:
         return len(text)
 
     def writelines(self, lines: Any) -> None:
-        """Write several."""
         for line in lines:
             self.write(line)
 

@@ -45,11 +45,9 @@ class Saves:
 
     @property
     def found(self) -> tuple[Artifact, ...]:
-        """The files, in order, each once."""
         return tuple(self._files.values())
 
     def add(self, artifact: Artifact) -> None:
-        """Record a file."""
         self._files[artifact.path] = artifact
 
 
@@ -129,12 +127,7 @@ def _check_place(path: str, known: str | None) -> None:
 
 
 def write_artifact(path: str, data: bytes) -> Artifact:
-    """Write a file below the working folder, whole or not at all.
-
-    Raises:
-        AgentMagicError: The path leaves the folder by a link, or is no regular file.
-        OSError: It cannot be written; an old file is unchanged.
-    """
+    """Write a file below the working folder, whole or not at all; raise `AgentMagicError` if a link leads out of it."""
     place = inside(path, Path.cwd(), AgentMagicError, "Name a file in it.")
     check_regular(place, AgentMagicError)
     place.parent.mkdir(parents=True, exist_ok=True)

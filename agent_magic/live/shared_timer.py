@@ -1,8 +1,4 @@
-"""Calls a moment later, if still needed: one timer of the loop for all.
-
-A loop keeps cancelled timers and sorts new ones among them: for many short runs they cost more than they give. Here a
-run that ends within the moment sets none.
-"""
+"""Calls a moment later, by one timer of the loop for all: a loop keeps and sorts even cancelled timers."""
 
 from __future__ import annotations
 
@@ -21,7 +17,6 @@ _waiting: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Calls]] = WeakKeyDi
 
 
 def in_a_moment(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """Call a function once on a running loop, after a moment at most."""
     calls = _waiting.get(loop)
     if calls is None:
         calls = _waiting[loop] = {}

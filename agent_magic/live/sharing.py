@@ -31,19 +31,14 @@ class Rows(Protocol):
     """Rows in which kernels with the same key publish their demand."""
 
     name: str
-    """Our name for the others."""
 
     def look(self, decide: Callable[[Mapping[str, Any]], Any], *, beat: bool = True) -> bool:
         """Read the others' rows and write ours, on any thread; return False if that is impossible now."""
         ...
 
-    def peek(self) -> Mapping[str, Any]:
-        """Read the others' rows, on any thread."""
-        ...
+    def peek(self) -> Mapping[str, Any]: ...
 
-    def leave(self) -> None:
-        """Delete ours."""
-        ...
+    def leave(self) -> None: ...
 
 
 class Sharing:
@@ -105,7 +100,6 @@ class Sharing:
         return self.pacer.demands((name for names, _ in self._runs for name in names), self._looked_s)
 
     def _peek(self, demands: Demands) -> tuple[bool, Claims]:
-        """Return whether there is news to write, and our row."""
         # A new share of a limit applies only once it is written.
         told = claims(demands, self._told, self._rows.name, self._rows.peek(), self._common_clock())
         is_new, self._told = is_news(told, self._told), with_parts(told, self._told)

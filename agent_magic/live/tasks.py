@@ -13,18 +13,15 @@ T = TypeVar("T")
 BESIDE = -1
 """Stands for the agent in the key of a task without one."""
 Key = int | tuple[int, int]
-"""An agent, or an agent and a call's number, negative for the question whether to make it.
-
-`~agent` is the task that counts the agent's input.
+"""An agent, or an agent and a call's number, negative for the question whether to make it; `~agent` counts its input.
 """
 
 
 class Tasks:
     """Owns the tasks of one run, at most one per key: a request of an agent, or one of its calls.
 
-    The run's callbacks are wrapped in `with tasks:`, and a task passes an escaping error to `broke`. Such an error is a
-    bug: it ends the run, and `finish` raises it. After `finish` no task is left. `KeyboardInterrupt` and the like end
-    the run, too, and go on to the loop.
+    The run's callbacks are wrapped in `with tasks:`. An error that escapes a task or callback is a bug: it ends the
+    run, and `finish`, after which no task is left, raises it. `KeyboardInterrupt` and the like go on to the loop, too.
     """
 
     # A task group gives the same guarantees, at two microseconds per task: here a task that ends well notifies
@@ -82,7 +79,6 @@ class Tasks:
         self.begin(key, self._owned(key, work, over, cut))
 
     def beside(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Begin a task that belongs to no agent."""
         self._beside += 1
         self.own((BESIDE, self._beside), work, bool)
 
@@ -121,7 +117,6 @@ class Tasks:
             task.cancel()
 
     def drop(self, agent: int) -> None:
-        """Stop the questions about an agent."""
         for key in [one for one in self._tasks if isinstance(one, tuple) and one[0] == agent and one[1] <= 0]:
             self._tasks[key].cancel()
 

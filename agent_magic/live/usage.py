@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HTTP_ERROR = 400
 PASSED_ON = frozenset({408, 499, 502, 504, 520, 524, 598, 599})
-"""Statuses of a gateway that passed the request on and got no answer, or none in time; 503 and 521 to 523 did not."""
+"""Statuses of a gateway that passed the request on and got no answer in time; 503 and 521 to 523 did not."""
 MOST_INPUT_TOKENS = 10_000_000
 """A larger input is not credible: ten times the longest context."""
 LONGEST_TOKEN = 64
@@ -52,9 +52,8 @@ def settled(answer: Answer, request: Request, stream: Stream, rule: TokenRule | 
 def partial_usage(stream: Stream, error: Exception | None, request: Request, rule: TokenRule | None) -> Usage | None:
     """Return the usage of an attempt without a complete response: zero, an estimate, or None if unknown.
 
-    A request never sent or rejected with an error status costs nothing. A cut stream is billed for what it produced,
-    but the count comes last, so that is estimated from what arrived. If a connection broke before the answer began, or
-    a gateway lost it, the model may have worked: nothing tells whether that is billed.
+    A cut stream is billed for what it produced, but the count comes last. If a connection broke before the answer
+    began, or a gateway lost it, the model may have worked: nothing tells whether that is billed.
     """
     if stream.status_code is not None and stream.status_code >= HTTP_ERROR:
         return None if stream.status_code in PASSED_ON else NOTHING_USED
@@ -83,7 +82,6 @@ def _estimate(usage: Usage, request: Request, arrived: int, rule: TokenRule | No
 
 
 def source_of(stream: Stream) -> Source | None:
-    """Name the source that had begun to answer."""
     if stream.simulated:
         return "simulated"
     return None if stream.status_code is None else "live"

@@ -14,22 +14,17 @@ if TYPE_CHECKING:
 
 EVERY_S = MOMENT_S
 MOST = 4000
-"""Maximum samples; a longer run drops every other one and samples half as often."""
+"""A longer run drops every other sample and samples half as often."""
 BYTES_PER_MB = 1e6
 
 
 class Sample(NamedTuple):
-    """A sample of the kernel.
-
-    Attributes:
-        cpu_share: CPU seconds per second since the previous sample: 1.0 is one core.
-        lag_s: Delay of the event loop: what blocks it, blocks every agent.
-    """
+    """A sample of the kernel."""
 
     at_s: float
-    cpu_share: float
+    cpu_share: float  # CPU seconds per second since the previous sample: 1.0 is one core
     rss_mb: float | None
-    lag_s: float
+    lag_s: float  # of the event loop: what blocks it, blocks every agent
 
 
 class Sampling:
@@ -77,7 +72,6 @@ class Sampling:
 
 
 def _memory() -> Callable[[], float | None]:
-    """Return a function that measures the memory of this process."""
     if importlib.util.find_spec("psutil") is None:
         return lambda: None
     import psutil  # noqa: PLC0415  # lazy: a script need not have it

@@ -1,9 +1,8 @@
 """Worker processes for long computations, which block neither the loop nor each other.
 
-A worker starts afresh (`spawn`): a fork would copy a kernel's sockets and the locks of its threads. So it must import
-the function, which fails for one of a cell; with Dask, cloudpickle sends the code. An idle worker serves the next call
-for a while. A worker with an abandoned call is killed, the only way to stop a computation, which would break a pool of
-`concurrent.futures` for all others. A worker whose parent process is gone ends.
+A worker starts afresh (`spawn`): a fork would copy a kernel's sockets and locks. So it must import the function, which
+fails for one of a cell; with Dask, cloudpickle sends the code. An idle worker serves the next call for a while. One
+with an abandoned call is killed, the only way to stop a computation, which would break a pool of `concurrent.futures`.
 
 Messages are bytes that a process in between need not read: a Dask worker passes on the calls to other workers.
 """
@@ -38,25 +37,17 @@ if TYPE_CHECKING:
 
 
 class Ran(NamedTuple):
-    """The result of a call of a function.
-
-    Attributes:
-        error: Its exception; None: it returned. It has no traceback, whose frames would keep data alive.
-        trace: The traceback as text, the user's lines only.
-        finished: False if it was abandoned, and may end later.
-        worker: The worker process that made the call; empty: this machine.
-    """
+    """The result of a call of a function."""
 
     value: Any = None
-    error: BaseException | None = None
-    trace: str = ""
-    finished: bool = True
+    error: BaseException | None = None  # without a traceback, whose frames would keep data alive
+    trace: str = ""  # the user's lines only
+    finished: bool = True  # False if it was abandoned, and may end later
     artifacts: tuple[Artifact, ...] = ()
-    worker: str = ""
+    worker: str = ""  # the worker process that made the call; empty: this machine
 
 
 def failed(error: BaseException) -> Ran:
-    """Return the result of a call that raised."""
     if hint := hint_of(reason_of(error)):
         error.add_note(hint)
     trace = trace_of(error)
@@ -109,13 +100,11 @@ class Worker:
         return said[1:]
 
     def end(self) -> None:
-        """Kill the process, even while it works."""
         self._ended = True
         if self._process is not None:
             self._process.kill()
 
     def serves(self) -> bool:
-        """Return whether it can take another call."""
         process = self._process
         alive = process is not None and process.is_alive() and not self._ended
         return alive and time.monotonic() - self.idle_s < KEPT_S
@@ -148,7 +137,6 @@ class Workers:
         self._lock = threading.Lock()
 
     def take(self) -> Worker:
-        """Return an idle worker, or a new one."""
         with self._lock:
             while self._idle:
                 worker = self._idle.pop()
@@ -158,7 +146,6 @@ class Workers:
         return Worker()
 
     def put(self, worker: Worker) -> None:
-        """Take back a worker after its call."""
         if worker.serves():
             with self._lock:
                 self._idle.append(worker)
@@ -192,7 +179,6 @@ def pack_call(function: Callable[..., Any], arguments: Mapping[str, Any], *, wit
 
 
 def unpack_ran(packed: bytes) -> Ran:
-    """Read the result of a call."""
     try:
         return Ran(*_LOADS(packed))
     except Exception as error:  # noqa: BLE001 - the value's own code
@@ -218,8 +204,6 @@ def pack_ran(ran: Ran, dumps: Callable[[Any], bytes] = _DUMPS) -> bytes:
 
 
 class _Told(io.TextIOBase):
-    """Sends prints."""
-
     def __init__(self, pipe: Connection) -> None:
         self._pipe = pipe
 
@@ -230,7 +214,6 @@ class _Told(io.TextIOBase):
 
 
 def _serve(pipe: Connection) -> None:
-    """Serve calls until the pipe closes or stays idle for a while."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt of a kernel goes to all of its processes
     threading.Thread(target=_end_with_parent, daemon=True).start()
     told = _Told(pipe)

@@ -189,22 +189,17 @@ def _from_estimate(one: Finding, estimate: Estimate, cost_usd: float | None) -> 
 
 
 def several_or_one(estimate: Estimate, prices: Prices | None = None) -> str:
-    """Return the paragraph on whether several agents are worth it; empty if nothing is known. See `lint`."""
+    """Return the paragraph on whether several agents are worth it; empty if nothing is known."""
     found = worth_it(Outlook(estimate.repeat(prices=prices)))
     return "" if found is None else found.measured
 
 
 class _Situation(NamedTuple):
-    """A row of the matrix.
-
-    Attributes:
-        least_saved: The share of the time from which several agents are worth it; 1 is never.
-        most_dollars: Maximum cost as a multiple of one agent's.
-    """
+    """A row of the matrix."""
 
     by: str
-    least_saved: float
-    most_dollars: float
+    least_saved: float  # share of the time from which several agents are worth it; 1 is never
+    most_dollars: float  # as a multiple of one agent's
     because: str
 
 
@@ -223,7 +218,6 @@ SITUATIONS: Final[dict[str, _Situation]] = {
 
 
 def in_situation(outlook: Outlook, name: str, multiple: float | None) -> Finding:
-    """Answer by one row of the matrix; `multiple` is the run's cost divided by one agent's, if known."""
     row, slow_s, fast_s = SITUATIONS[name], outlook.sequential.wall_s, outlook.as_it_was.wall_s
     saved = 1.0 - fast_s / slow_s if slow_s else 0.0
     asks = "which nobody needs" if row.least_saved == NEVER else f"it asks for {row.least_saved:.0%}"

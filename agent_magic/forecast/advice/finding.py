@@ -37,7 +37,6 @@ PRACTICES: Final[Mapping[int, str]] = {
 
 
 def practices(*numbers: int) -> str:
-    """Return practices of `PRACTICES` as the source of a rule."""
     return f"{DEEP_DIVE}: {'; '.join(f'practice {one}, {PRACTICES[one]}' for one in numbers)}"
 
 
@@ -101,7 +100,6 @@ class Finding:
         return "applied" if self.applied else "change" if self.change else "keep"
 
     def at(self, where: str, edit: str, options: Options | None = None) -> Finding:
-        """Return the finding with its place, and its edit as text and options if it is a change."""
         options = options if options and self.change else {}
         return replace(self, where=where, edit=edit if self.change else "", options=options)
 
@@ -115,7 +113,6 @@ def found(
     change: str = "",
     **apply: Any,
 ) -> Finding:
-    """Return the finding of a rule, with the forecast of its change if there is one."""
     if changed is None:
         return Finding(rule, measured, source=source)
     return Finding(
@@ -141,7 +138,6 @@ def assumed_of(outlook: Outlook, changed: Forecast) -> str:
 
 
 def pays(outlook: Outlook, changed: Forecast) -> bool:
-    """Return whether a change saves enough seconds to be proposed."""
     return outlook.saves_s(changed) > WORTH * outlook.as_it_was.wall_s
 
 
@@ -158,6 +154,5 @@ def fold(value: float) -> str:
 
 
 def listed(names: Sequence[str], most: int = 4) -> str:
-    """Return the first `most` names with commas."""
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more

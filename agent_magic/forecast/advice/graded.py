@@ -35,17 +35,14 @@ class Graded(NamedTuple):
 
     @property
     def setting(self) -> Setting:
-        """The setting."""
         return self.trial.settings[self.place]
 
     @property
     def verdict(self) -> Verdict:
-        """The trial's verdict on it."""
         return self.trial.verdicts()[self.place]
 
     @property
     def words(self) -> str:
-        """Its score with interval and n, in words."""
         score = self.trial.score_of(self.setting)
         if not score.n:
             return f"{self.setting.label} was not graded"
@@ -64,7 +61,7 @@ def latest(outlook: Outlook) -> Iterator[tuple[Trial, tuple[str, ...]]]:
 def of_setting(
     outlook: Outlook, trial: Trial, names: tuple[str, ...], model: str | None, effort: str | None
 ) -> int | None:
-    """Return the place of a setting in a trial; `None` if it was not tried. Omitted values are as recorded."""
+    """Return the place of a setting in a trial, omitted values as recorded; `None` if it was not tried."""
     own_model, own_effort = _recorded(outlook, names)
     wanted = model or own_model, effort or own_effort
     for place, one in enumerate(trial.settings):
@@ -82,7 +79,6 @@ def _recorded(outlook: Outlook, names: tuple[str, ...]) -> tuple[str | None, str
 def verdict_on(
     outlook: Outlook, numbers: Collection[int], *, model: str | None = None, effort: str | None = None
 ) -> Graded | None:
-    """Return a trial's result for a setting of agents in it; `None` if it was not tried."""
     asked = {outlook.record.plan.names[one] for one in numbers}
     for trial, names in latest(outlook):
         place = of_setting(outlook, trial, names, model, effort) if asked.issubset(names) else None

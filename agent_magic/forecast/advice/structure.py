@@ -111,7 +111,7 @@ def speaks_of(prompt: str, agent: str) -> bool:
 
 
 def refers_to(prompt: str, agent: str) -> bool:
-    """Return whether a prompt means an agent's answer: `the facts`, `of facts`, `facts says`. See `speaks_of`."""
+    """Return whether a prompt means an agent's answer: `the facts`, `of facts`, `facts says`."""
     word, text = re.escape(agent).replace("_", "[_ ]"), BRACES.sub(" ", prompt)
     return re.search(rf"\b(?:{_LEADS}) {word}\b|\b{word}(?:'s| (?:{_TRAILS}))\b", text, re.IGNORECASE) is not None
 
@@ -274,7 +274,6 @@ def worth_it(outlook: Outlook) -> Finding | None:
 
 
 def dollars_over_one(outlook: Outlook) -> float | None:
-    """Return the run's cost divided by one agent's for the same answers; `None` if unknown."""
     # One agent is not sent answers again as input.
     plan, cost = outlook.record.plan, summarize(outlook.record).cost_usd
     sent_on = [
@@ -297,7 +296,6 @@ ONE_LEFT = "it depends", "all answers but one are in the ledger, and that one wa
 
 
 def is_all_there(outlook: Outlook) -> bool:
-    """Return whether every answer was reused, so that the run took no time."""
     return all(_is_there(one) for one in outlook.record.results if one.attempts)
 
 

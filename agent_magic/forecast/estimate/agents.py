@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 ASSUMED_OUTPUT_TOKENS: Final = 500
-"""Assumed length of an unseen answer, capped at `max_tokens`."""
+"""Length of an unseen answer, capped at `max_tokens`."""
 UNSEEN: Final = (0.25, 4.0)
 """Assumed range of a length: a quarter to four times."""
 MIDDLE: Final = 0.5
 ASSUMED_TURNS: Final = 3.0
-"""Assumed requests of an agent with tools and no history, from 1 to `max_turns`."""
+"""Requests of an agent with tools and no history, from 1 to `max_turns`."""
 ASSUMED_SEARCHES: Final = 1
-"""Assumed searches of an agent that may search the web, from none to one request's maximum."""
+"""Searches of an agent that may search the web, from none to one request's maximum."""
 ASSUMED_RESULT_TOKENS: Final = 400
 
 InputBasis = Literal["counted", "estimated", "ledger"]
@@ -55,7 +55,6 @@ class Span(NamedTuple):
 
     @classmethod
     def around(cls, value: float, factors: tuple[float, float]) -> Span:
-        """Return a value with an assumed range."""
         return cls(value * factors[0], value, value * factors[1])
 
     @classmethod
@@ -73,46 +72,30 @@ DECLARED: Final = "as declared, taken as half to twice"
 
 
 class Guess(NamedTuple):
-    """Expected use and time of one agent; ranges are low, likely and high.
+    """Expected use and time of one agent."""
 
-    Attributes:
-        own: Tokens of its prompt without parents' answers.
-        seconds: From the request to the end of the answer.
-        first_s: Likely seconds to the first token.
-        most_input: Its input if every parent's answer fills its `max_tokens`.
-        aside: Input reserved by a run with a budget, likely and at most: no token is shorter than a byte.
-        held: True if its answer is in the ledger, so that nothing is sent.
-        words: The basis of its numbers.
-        answer: Tokens of its last turn, which children read.
-        most_output: Its output if every possible turn fills its `max_tokens`.
-        last: Input of its last request.
-        said: Tokens of its conversation without prompts: answers, calls and results.
-        most_said: The same if every possible turn fills its `max_tokens`.
-        read, written: Input read from and written to the cache of its conversation.
-    """
-
-    own: int
+    own: int  # tokens of its prompt without parents' answers
     input: Span
     output: Span
-    seconds: Span
-    first_s: float
+    seconds: Span  # from the request to the end of the answer
+    first_s: float  # likely seconds to the first token
     cap: int
-    most_input: int
-    aside: tuple[int, int]
-    held: bool
+    most_input: int  # if every parent's answer fills its `max_tokens`
+    aside: tuple[int, int]  # input reserved by a run with a budget, likely and at most
+    held: bool  # its answer is in the ledger, so that nothing is sent
     input_basis: InputBasis
     output_basis: Basis
     seconds_basis: Basis
-    words: tuple[str, ...]
+    words: tuple[str, ...]  # the basis of its numbers
     is_task: bool = False
-    answer: Span = NOTHING
-    most_output: int = 0
+    answer: Span = NOTHING  # tokens of its last turn, which children read
+    most_output: int = 0  # if every possible turn fills its `max_tokens`
     by_batch: bool = False
     searches: Span = NOTHING
-    last: Span = NOTHING
-    said: Span = NOTHING
-    most_said: int = 0
-    read: Span = NOTHING
+    last: Span = NOTHING  # input of its last request
+    said: Span = NOTHING  # tokens of its conversation without prompts: answers, calls and results
+    most_said: int = 0  # if every possible turn fills its `max_tokens`
+    read: Span = NOTHING  # input from the cache of its conversation
     written: Span = NOTHING
 
 
@@ -129,10 +112,9 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
     left: Sequence[Container[int]] = ((), (), ()),
     there: Sequence[Answer | None] = (),
 ) -> list[Guess]:
-    """Return the expected use and time of every agent.
+    """Return the expected use and time of every agent; a pilot's agents are evidence about others of their models.
 
-    In requests, missing answers are empty. A pilot's agents are evidence about others of their models. `left` has the
-    steps not needed at each end, `there` the answers within the requests if they differ from `held`.
+    `left` has the steps not needed at each end, `there` the answers within the requests if they differ from `held`.
     """
     there, continued = there or held, plan.in_conversations
     speeds = Speeds(history, history.time_factor, history.origin)
@@ -178,10 +160,7 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
 
 
 class _Parent(NamedTuple):
-    """A parent whose answer, or `continued` conversation, an agent reads, and at which ends.
-
-    `by` is the ratio of the models' tokens.
-    """
+    """A parent whose answer, or `continued` conversation, an agent reads; `by` is the ratio of the models' tokens."""
 
     guess: Guess
     by: float
@@ -189,12 +168,10 @@ class _Parent(NamedTuple):
     continued: bool
 
     def tokens(self, end: int) -> float:
-        """Return the tokens that the agent reads at an end."""
         return (self.guess.said if self.continued else self.guess.answer)[end] * self.by if self.at[end] else 0.0
 
     @property
     def most(self) -> float:
-        """The same if every possible turn fills its `max_tokens`."""
         return (self.guess.most_said if self.continued else self.guess.cap) * self.by if self.at[-1] else 0.0
 
 
@@ -301,7 +278,7 @@ TASK: Final = Guess(
     0, NOTHING, NOTHING, NOTHING, 0.0, 0, 0, (0, 0), held=False, input_basis="counted", output_basis="assumed",
     seconds_basis="assumed", words=("a task: at no cost",), is_task=True,
 )  # fmt: skip
-"""A task costs nothing. Its unknown time and result count as nothing, with a note."""
+"""A task costs nothing; its unknown time and result count as nothing, with a note."""
 
 
 def passes_on(step: Step) -> bool:
@@ -310,7 +287,6 @@ def passes_on(step: Step) -> bool:
 
 
 def _task(step: Step) -> Guess:
-    """Return the expectation of a task: its maximum time, if declared."""
     if passes_on(step):
         return TASK._replace(output_basis="measured", seconds_basis="measured")
     if step.expect is None:
@@ -319,17 +295,11 @@ def _task(step: Step) -> Guess:
 
 
 class _Seen(NamedTuple):
-    """Evidence of earlier answers about the next one.
-
-    Attributes:
-        length: Its length, the basis, and words.
-        timing: Its time and time to the first token, with the basis; `None` without comparable answers.
-        tried: True if a pilot has answers with its model and effort.
-    """
+    """Evidence of earlier answers about the next one."""
 
     length: tuple[Span, Basis, str]
-    timing: tuple[Span, float, str] | None
-    tried: bool
+    timing: tuple[Span, float, str] | None  # also to the first token; `None` without comparable answers
+    tried: bool  # a pilot has answers with its model and effort
     piloted: bool = False
     expect: float | None = None
 
@@ -417,7 +387,6 @@ def _turns(agent: Step, max_turns: int, history: History) -> _Turns | None:
 
 
 def _results(rows: Sequence[Past]) -> Span | None:
-    """Return the tokens of results between two requests; `None` if unknown."""
     found: list[float] = []
     calling: dict[str, Past] = {}
     for row in rows:
@@ -553,11 +522,7 @@ ASSUMED: Final = "a batch assumed to take an hour, a quarter at least and a day 
 
 
 def batch_span(times_s: Sequence[float]) -> tuple[Span, str]:
-    """Return the seconds of a batch, and their basis in words.
-
-    From five earlier batches on, the 10th, 50th and 90th percentile; with fewer, an assumed hour, at least a quarter of
-    it, and at most the day after which the vendor ends a batch.
-    """
+    """Return the seconds of a batch, and their basis in words: an assumed hour with fewer than five earlier batches."""
     if len(times_s) >= ENOUGH:
         return Span.of(times_s), f"seconds of {len(times_s)} earlier batches"
     return Span(BATCH_S / 4, BATCH_S, BATCH_MOST_S), ASSUMED
@@ -574,7 +539,6 @@ class Rule(NamedTuple):
     more: float = 1.0
 
     def tokens(self, request: Request) -> int:
-        """Return the tokens of a request without pictures and PDFs."""
         return max(1, int(self.per_character * characters(request) + self.more))
 
 
@@ -582,7 +546,6 @@ BY_CHARACTERS: Final = Rule()
 
 
 def characters(request: Request) -> int:
-    """Return the characters of all text of a request."""
     return sum(map(len, request.texts()))
 
 

@@ -1,6 +1,6 @@
 """Imagined runs of a plan, drawn from earlier answers and assumptions, for what-ifs before a run.
 
-They have the form of recorded runs, one at the low, likely and high end each, so that runs and plans share an engine.
+They have the form of recorded runs, so that runs and plans share an engine.
 """
 
 from __future__ import annotations
@@ -89,33 +89,26 @@ class _Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Drawing:
-    """The inputs of imagined runs.
-
-    Attributes:
-        held: Answer per agent in the ledger.
-        rows: Earlier answers, with their seconds alone.
-        expects: Earlier answers from which the run itself will expect work, if it does.
-        unneeded: Steps left out at the low, likely and high end.
-    """
+    """The inputs of imagined runs."""
 
     plan: Plan
     requests: Sequence[Request]
-    held: Sequence[Answer | None]
+    held: Sequence[Answer | None]  # answer per agent in the ledger
     policy: Policy
     counted: Sequence[int | None] | None = field(kw_only=True)
-    rows: History = field(kw_only=True)
+    rows: History = field(kw_only=True)  # earlier answers, with their seconds alone
     pilot: Collection[str] = field(kw_only=True)
     terms: Terms = field(kw_only=True)
     prices: Prices = field(kw_only=True)
     batch_s: Span = field(kw_only=True)
+    # earlier answers from which the run itself will expect work, if it does
     expects: History | None = field(kw_only=True)
     origin: str = field(kw_only=True)
     servers: KnownServers = field(kw_only=True)
-    unneeded: Sequence[Mapping[int, Left]] = field(kw_only=True)
+    unneeded: Sequence[Mapping[int, Left]] = field(kw_only=True)  # steps left out at the low, likely and high end
 
     @cached_property
     def same(self) -> list[int | None]:
-        """First identical step per agent."""
         return sharers_ahead(self.plan, self.requests, self.held, identical=self.policy.identical)
 
     def draw(self) -> Drawn:
@@ -127,7 +120,6 @@ class Drawing:
         return self._draw(change, [None] * len(self.plan), {}, is_first=True)
 
     def still_held(self, changed: Collection[int]) -> frozenset[int]:
-        """Return the agents whose answers remain available after changes of some."""
         # An agent's request also changes if it reads a changed agent's answer.
         plan, other = self.plan, set(changed)
         for step in plan.dag.order:
@@ -225,18 +217,13 @@ class Grounded(Protocol):
     """A value with the basis of its numbers."""
 
     @property
-    def output_basis(self) -> Basis:
-        """Basis of its length."""
-        ...
+    def output_basis(self) -> Basis: ...
 
     @property
-    def seconds_basis(self) -> Basis:
-        """Basis of its seconds."""
-        ...
+    def seconds_basis(self) -> Basis: ...
 
 
 def weakest(every: Iterable[Grounded]) -> Basis:
-    """Return the weakest basis of the numbers of agents."""
     found: Basis = "measured"
     for one in every:
         found = max(found, one.output_basis, one.seconds_basis, key=RANK.__getitem__)
@@ -244,7 +231,6 @@ def weakest(every: Iterable[Grounded]) -> Basis:
 
 
 def grounds(every: Iterable[tuple[InputBasis, Basis, Basis]], tasks: int) -> str:
-    """Return the number of agents per basis, in words, and how many tasks have an assumed time."""
     columns = zip(("inputs", "lengths", "seconds"), zip(*every, strict=True), strict=False)
     parts = [f"{what} {', '.join(f'{many} {basis}' for basis, many in Counter(one).items())}" for what, one in columns]
     parts += [f"{plural(tasks, 'task')} assumed"] if tasks else []
@@ -309,7 +295,6 @@ def _escalating(work: Work, later: Sequence[NextModel], end: int, terms: Terms) 
 
 
 def _plenty(works: Sequence[Work], terms: Terms) -> Ceilings:
-    """Return unlimited limits for classes that the session has not asked, until their first reply."""
     if not terms.key_untried and not terms.before:
         return {}
     heard = {name for name, learned in terms.learned.items() if learned.answers}
@@ -355,10 +340,7 @@ def _cascades_of(
     terms: Terms,
     there: Sequence[Answer | None],
 ) -> dict[int, list[NextModel]]:
-    """Return the further models of each agent that has a cascade, in order.
-
-    As many members of a group escalate as in earlier runs; without any, all do.
-    """
+    """Return the further models of each agent that has a cascade, by how often earlier runs escalated."""
     found: dict[int, list[NextModel]] = {n: [] for n, one in enumerate(plan.agents) if one.cascade}
     for rung in range(1, max((len(plan.agents[one].cascade) for one in found), default=1)):
         asked = [
@@ -380,7 +362,6 @@ def _as_of(tokens: int | None, request: Request, other: Request) -> int | None:
 
 
 def _share(plan: Plan, agent: int, history: History, first: str, model: str) -> float:
-    """Return how often a model was asked after the first one, in earlier answers of an agent or its group."""
     name = plan.agents[agent].name
     for rows in (history.of_agent, history.of_kin):
         if asked := len(rows(name, first)):

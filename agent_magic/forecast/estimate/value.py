@@ -207,7 +207,6 @@ class Estimate(Shown):
         return grounds(((one.basis, one.output_basis, one.seconds_basis) for one in asked), tasks)
 
     def ahead(self) -> Ahead:
-        """Return the source of what-ifs of the plan; see `agent_magic.forecast.estimate.value`."""
         return Ahead(self, self.drawing, self.batch_times_s)
 
     def whatif(self, **given: Any) -> pd.DataFrame:
@@ -283,31 +282,22 @@ Confirmation = Literal["go", "ask", "note"]
 
 
 class Outlay(NamedTuple):
-    """The expected cost of a run.
-
-    Attributes:
-        usd: Expected dollars with known prices.
-        most_usd: Dollars if each of their answers fills its `max_tokens`.
-    """
+    """The expected cost of a run."""
 
     agents: int
     usd: float
-    most_usd: float
+    most_usd: float  # if each of their answers fills its `max_tokens`
     unpriced: int
 
 
 def outlay(expected: Iterable[Expected]) -> Outlay:
-    """Add up the expectations of agents, without tasks."""
     all_ = [one for one in expected if not (one.is_task or one.shares)]
     known = [(one.cost_usd, one.most_usd) for one in all_ if one.cost_usd is not None and one.most_usd is not None]
     return Outlay(len(all_), sum(one for one, _ in known), sum(one for _, one in known), len(all_) - len(known))
 
 
 def confirmation(what: Outlay, *, above_agents: int, above_usd: float, yes: bool, can_ask: bool) -> Confirmation:
-    """Return whether a run just starts, is confirmed first, or starts with a note.
-
-    A limit of 0 means never; an unknown price does not count.
-    """
+    """Return whether a run just starts, is confirmed first, or starts with a note; a limit of 0 means never."""
     # Without a person nothing is asked: an unattended notebook must not hang, and its budget is its cap.
     large = 0 < above_agents < what.agents or 0 < above_usd < what.usd
     if yes or not large:
@@ -322,7 +312,6 @@ def confirmation(what: Outlay, *, above_agents: int, above_usd: float, yes: bool
 
 
 def of_estimate(stands_on: str) -> str:
-    """Return the basis of numbers before a run, in words."""
     return f"the estimate ({stands_on})"
 
 
@@ -341,31 +330,26 @@ class Ahead:
 
     @property
     def evidence(self) -> Evidence:
-        """Evidence about its agents."""
         return self._declared.evidence
 
     @property
     def policy(self) -> Policy:
-        """The policy of its run."""
         return self._declared.policy
 
     @property
     def prices(self) -> Prices:
-        """Token prices."""
         return self._declared.prices
 
     @property
     def route(self) -> str:
-        """Routing between several endpoints; empty if there is only one."""
         return self._declared.route
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        """Names of the endpoints; empty if there is only one."""
         return self._declared.endpoints
 
     def forecast(self, scenario: Scenario, *, ranges: bool = True) -> Forecast:
-        """Answer one what-if. Without changes, the answer is the estimate."""
+        """Answer one what-if; without changes, the answer is the estimate."""
         scenario = replace(scenario, policy=scenario.policy or self.policy)
         if scenario == Scenario(self.policy):
             return self._itself

@@ -6,8 +6,8 @@
 %%agent librarian --tools files.*,crm.find
 ```
 
-A session must be closed by the task that opened it, from any cell or run. So each session has a separate task, on a
-loop in a separate thread, that opens the session, waits for its end, and closes it. Calls come from other loops.
+A session must be closed by the task that opened it, from any cell or run. So each has a task, on a loop in a separate
+thread, that opens it, waits for its end, and closes it. Calls come from other loops.
 
 | | `process` | `http` |
 | --- | --- | --- |
@@ -15,8 +15,6 @@ loop in a separate thread, that opens the session, waits for its end, and closes
 | the session is lost | the process has ended: the user starts it again | the next call opens another one |
 | a call was never received | cannot be known | it is repeated, once |
 | a call may have been received | it has failed, and says so | the same |
-
-If a server reports that its tools have changed, the next plan has the new ones; a frozen plan keeps the old ones.
 """
 
 from agent_magic.live.mcp.server import CALL_S, McpError, McpServer

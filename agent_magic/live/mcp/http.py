@@ -1,18 +1,17 @@
 """A server of the Model Context Protocol at an address: streamable HTTP, by the package `mcp`.
 
-That package ends a whole session if one request fails in the network, and it is then unknown which of the others were
-received. So a failed request never leaves `_Client.send`: it becomes the protocol's error answer to that request, with
-a code which says whether the request was received. The other requests continue.
+That package ends a whole session if one request fails in the network. So a failed request never leaves `_Client.send`:
+it becomes the protocol's error answer to that request, with a code which says whether the request was received.
 
 | code | the request | then |
 | --- | --- | --- |
 | `UNSENT` | was never sent: no connection | the session is opened again, and the request repeated once |
 | `LOST` | the server does not know the session | the same |
 | `CUT` | was sent, and its answer did not arrive whole | it may have happened: the call says so |
-| `REFUSED` | an HTTP status such as 401 | the call says so |
+| `REFUSED` | an HTTP status such as 401, or an answer too long | the call says so |
 
-Headers go to the origin of the address only: the package follows no redirect to another one. No message, log or repr
-has a header, a query, or a part of the path that looks like a key; a header that a server repeats is masked.
+Headers go to the origin of the address only. No message, log or repr has a header, a query, or a part of the path that
+looks like a key; a header that a server repeats is masked.
 """
 
 from __future__ import annotations
@@ -40,13 +39,9 @@ if TYPE_CHECKING:
     from httpx2 import AsyncClient, Request, Response
 
 UNSENT: Final = -39_001
-"""There was no connection."""
 LOST: Final = -39_002
-"""The server does not know the session, and has done nothing."""
 CUT: Final = -39_003
-"""It was sent; its answer did not arrive whole."""
 REFUSED: Final = -39_004
-"""The answer was an HTTP status such as 401, or too long."""
 CONNECT_S = 10.0
 END_S = 2.0
 """Seconds to wait for the answer to the end of a session."""
@@ -90,7 +85,6 @@ class Http:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Any]:
-        """Connect; the session ends with the block."""
         from mcp.client.streamable_http import streamable_http_client
 
         url = self._url.reveal() or ""
@@ -238,7 +232,6 @@ def _failure(request: Request, code: int, message: str) -> Response:
 
 
 def code_of(error: BaseException) -> int:
-    """Return the protocol's code of an error, or 0."""
     from mcp import MCPError
 
     return error.error.code if isinstance(error, MCPError) else 0
@@ -250,14 +243,12 @@ def was_not_received(error: BaseException) -> bool:
 
 
 def has_ended(error: BaseException) -> bool:
-    """Return whether the connection closed during the request."""
     from mcp.types import CONNECTION_CLOSED
 
     return code_of(error) in {CONNECTION_CLOSED, CUT}
 
 
 def why(error: BaseException, name: str) -> str:
-    """Return why a request failed."""
     from mcp.types import PARSE_ERROR
 
     code, server = code_of(error), f"MCP server {name!r}"

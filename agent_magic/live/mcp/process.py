@@ -46,7 +46,6 @@ class Process:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Any]:
-        """Start the process; it ends with the block."""
         from mcp import StdioServerParameters
         from mcp.client.stdio import stdio_client
 
@@ -62,7 +61,6 @@ class Process:
                 raise
 
     def refusal(self, error: BaseException) -> str:
-        """Return why it did not start, with its last lines of output."""
         why = f"did not start within {self.open_s:g} s" if isinstance(error, TimeoutError) else "did not start"
         reason = "" if isinstance(error, TimeoutError) else f": {reason_of(error)}"
         quoted = masked("\n".join(f"  {line}" for line in self._said), secrets_of(os.environ))

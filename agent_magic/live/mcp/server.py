@@ -206,7 +206,6 @@ class McpServer:
         return self._now(self._prompt(name, values, every=False), f"prompt {name!r}")
 
     def _now(self, work: Coroutine[Any, Any, T], what: str) -> T:
-        """Wait for work in the server's thread; Stop ends the wait."""
         if self.has_ended:
             work.close()
             raise AgentMagicError(f"The MCP server {self.name!r} has ended. {self.again}")
@@ -276,7 +275,6 @@ class McpServer:
         raise self._lacks("resource", name, [str(one["name"]) for one in listed], patterns)
 
     async def _offered(self, method: str, key: str) -> list[dict[str, Any]]:
-        """Return a server's list; empty if it does not know the method."""
         from mcp.types import METHOD_NOT_FOUND
 
         try:
@@ -287,7 +285,6 @@ class McpServer:
             return []
 
     def _lacks(self, kind: str, name: str, known: Sequence[str], more: Sequence[str] = ()) -> DeclarationError:
-        """Return the error for an unknown name, with the known ones."""
         shown = [*known[:MOST_SHOWN], *more[:MOST_SHOWN]]
         rest = len(known) + len(more) - len(shown)
         has = f"It has: {', '.join(shown)}{f' and {rest} more' if rest else ''}." if shown else f"It has no {kind}s."
@@ -299,7 +296,6 @@ class McpServer:
             runner.run(self._own())
 
     async def _own(self) -> None:
-        """List the tools again whenever they change; at the end close all sessions."""
         listing = asyncio.create_task(self._list_again())
         await self._end.wait()
         listing.cancel()
@@ -462,8 +458,6 @@ class McpServer:
 
 
 class _Session:
-    """A session with a server, which one task opens, holds and closes."""
-
     def __init__(self, transport: Transport, told: Any) -> None:
         self.session: Any = None
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -501,7 +495,6 @@ class _Session:
             self._leave_if_idle()
 
     def leave(self, *, now: bool = False) -> None:
-        """Close the session when its last call is done, or at once."""
         self._leaves = True
         if now:
             self.session = None
@@ -539,12 +532,10 @@ def _transport(
 
 
 def _plain(value: Any) -> Any:
-    """Return a number as text, as arguments of prompts are."""
     return str(value) if isinstance(value, int | float) else value
 
 
 def _without(value: Any, secrets: Mapping[str, str]) -> Any:
-    """Return JSON data without secrets."""
     if not secrets:
         return value
     if isinstance(value, str):
