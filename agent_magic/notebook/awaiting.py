@@ -3,11 +3,10 @@
 IPython turns `%agents run` into `get_ipython().run_line_magic('agents', 'run')`, a blocking call. If `await` is legal,
 `AwaitRewriter` makes of it
 
-(await get_ipython().run_line_magic('agents.async', 'run'))
+    (await get_ipython().run_line_magic('agents.async', 'run'))
 
 and IPython runs the cell as a task on the kernel's loop: nothing is patched, queued cells wait their turn, clicks
-arrive. Otherwise (inside `def`, under `%%time` or `%%capture`) the call is unchanged, and the synchronous twin uses
-`agent_magic.notebook.bridge`.
+arrive. Otherwise (inside `def`, under `%%time` or `%%capture`) the call is unchanged: see `notebook.bridge`.
 """
 
 from __future__ import annotations
@@ -41,26 +40,18 @@ NO_AWAIT = (ast.FunctionDef, ast.Lambda, ast.ClassDef, ast.GeneratorExp, ast.Joi
 
 
 def every_call(magic: str, argument: str | None) -> bool:
-    """Choose every call."""
     del magic, argument
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitRewriter(CellHook):
-    """An input transformer that lets chosen magics await.
-
-    Attributes:
-        magics: Names of the magics. A call counts if it has a twin, named with `ASYNC_SUFFIX`: it returns an awaitable.
-        wanted: Asked per call with the magic's name and its line, or `None` if the line is known only when the
-          cell runs. `False` leaves the call unchanged.
-    """
+    """Lets magics with a twin await; `wanted` is asked per call, its line `None` if known only when the cell runs."""
 
     magics: frozenset[str]
     wanted: Callable[[str, str | None], bool] = every_call
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines of a cell, with `await` added if possible."""
         text = "".join(lines)
         if not any(name in text for name in MAGIC_CALLS) or not can_await(self.ip):
             return lines
@@ -70,7 +61,7 @@ class AwaitRewriter(CellHook):
         return lines if rewritten == text else rewritten.splitlines(keepends=True)
 
     def rewrite(self, text: str) -> str:
-        """Return a cell's text with `await` added; text with a syntax error is unchanged."""
+        """Add `await` to a cell's text; text with a syntax error is unchanged."""
         tree = _quietly(lambda: ast.parse(text))
         if tree is None:
             return text
@@ -88,7 +79,7 @@ class AwaitRewriter(CellHook):
 
 
 def can_await(ip: Any) -> bool:
-    """Return whether IPython will run the cell being transformed as a task on an asyncio loop."""
+    """True if IPython will run the cell being transformed as a task on an asyncio loop."""
     # It will not if a cell's code does the transforming (`%%time`, `%%capture`, `run_cell`), or a callback on the
     # running loop calls `run_cell`. The stack tells these cases for certain. Events around a cell do not: a silent
     # cell has none, and an extension loaded in a cell has missed the first of them.
@@ -98,17 +89,15 @@ def can_await(ip: Any) -> bool:
 
 
 def cell_is_running() -> bool:
-    """Return whether the code of a cell called this, however indirectly."""
+    """True if the code of a cell called this, however indirectly."""
     return is_called_by(InteractiveShell, "run_code")
 
 
 async def awaited(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopped) -> T:
-    """Await the work of a magic so that Stop ends it, from a cell or from a task started by a cell.
+    """Await the work of a magic so that Stop ends it, in a cell by `KeyboardInterrupt`.
 
-    Raises:
-        KeyboardInterrupt: Stop was pressed, and the cell itself waits here.
-        asyncio.CancelledError: Stop was pressed, and a task started by a cell waits here: a `KeyboardInterrupt` would
-            leave the task and end the kernel's loop, and the kernel with it.
+    In a task started by a cell by `CancelledError`: a `KeyboardInterrupt` would end the kernel's loop, and the kernel
+    with it.
     """
     try:
         return await interruptible(work, message=message)
@@ -119,7 +108,7 @@ async def awaited(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = 
 
 
 def is_called_by(kind: type, method: str) -> bool:
-    """Return whether a method of a class is among the callers."""
+    """True if a method of a class is among the callers."""
     code = getattr(vars(kind)[method], "__code__", None)
     frame = inspect.currentframe()
     while frame is not None and frame.f_code is not code:
@@ -136,7 +125,7 @@ def _loop_is_running() -> bool:
 
 
 def _quietly(compiling: Callable[[], T]) -> T | None:
-    """Return the result of `compiling`; `None` on an error, which IPython will show itself."""
+    """Return `None` on an error, which IPython will show itself."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -166,7 +155,7 @@ def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, bool]]:
 
 
 def _magic_of(call: ast.Call) -> tuple[str, str]:
-    """Return name and kind of `get_ipython().run_line_magic('name', ...)`: `name`, `line`; empty for any other call."""
+    """Return name and kind (`name`, `line`) of a call of a magic; empty for any other call."""
     match call:
         case ast.Call(
             func=ast.Attribute(value=ast.Call(func=ast.Name(id="get_ipython")), attr=attr),

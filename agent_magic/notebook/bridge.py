@@ -1,4 +1,4 @@
-"""The one synchronous bridge: run a coroutine by a blocking call if a magic cannot await.
+"""The one synchronous bridge: runs a coroutine by a blocking call where a magic cannot await.
 
 That is inside `def`, under `%%time` and `%%capture`, and in a script.
 """
@@ -26,16 +26,10 @@ SHARED_CONTEXT = 7
 
 
 def run_sync(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopped) -> T:
-    """Run a coroutine and return its result. It is closed if it cannot be run.
+    """Run a coroutine, and close it if it cannot be run; raise `CannotNest` if the loop cannot be entered again.
 
-    Without a running loop it runs on IPython's, as awaited cells do. Inside a running loop it runs on that one, made
-    re-entrant by `nest_asyncio2` at this moment: connections belong to their loop, so a second loop would need new
-    ones.
-
-    Raises:
-        CannotNest: The running loop cannot be entered again.
-        KeyboardInterrupt: Stop was pressed; the work was cancelled and has cleaned up.
-        asyncio.CancelledError: The same, in a task started by a cell.
+    Inside a running loop it runs on that one, made re-entrant by `nest_asyncio2` at this moment: connections belong to
+    their loop, so a second loop would need new ones.
     """
     loop = _running_loop()
     nested = loop is not None

@@ -18,7 +18,7 @@ from agent_magic.notebook.line import BLANKS, INVISIBLE
 
 @dataclass(frozen=True, slots=True)
 class CellHook:
-    """An input transformer: IPython calls it with the lines of each cell. Subclasses transform them."""
+    """An input transformer: IPython calls it with the lines of each cell."""
 
     # Two hooks of a class with equal values are equal, so that loading an extension twice installs one.
 
@@ -26,12 +26,11 @@ class CellHook:
     stage: ClassVar[str] = "input_transformers_post"
 
     def install(self) -> None:
-        """Read cells from the next one on. Idempotent."""
+        """Read cells from the next one on."""
         if self not in self._hooks:
             self._hooks.append(self)
 
     def uninstall(self) -> None:
-        """Stop reading cells from the next one on. Idempotent."""
         self._hooks[:] = [hook for hook in self._hooks if hook != self]
 
     def __call__(self, lines: list[str]) -> list[str]:
@@ -53,7 +52,7 @@ class FirstLine(CellHook):
     magics: frozenset[str]
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines unchanged; raise `UsageError` if a declaration follows other lines."""
+        """Raise `UsageError` if a declaration follows other lines."""
         text = "".join(lines)
         for name in self.magics:
             if f"run_line_magic('%{name}'" in text or (_begins_a_line(name, text) and not _is_python(text)):
@@ -72,7 +71,6 @@ class PlainSigns(CellHook):
     stage: ClassVar[str] = "input_transformers_cleanup"
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines to run."""
         text, names = "".join(lines), "|".join(self.magics)
         if re.search(rf"%(?:{names})\b", text) is None:
             return lines
@@ -94,7 +92,6 @@ class Dedent(CellHook):
     stage: ClassVar[str] = "input_transformers_cleanup"
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines to run."""
         if not _BEHIND_MAGIC.search("".join(lines)) or not _is_indented_wrong("".join(lines)):
             return lines
         made, extra, behind = list[str](), "", False
@@ -116,7 +113,6 @@ class Semicolon(CellHook):
     stage: ClassVar[str] = "input_transformers_cleanup"
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines to run."""
         bare = re.compile(rf"^(\s*(?:\w+[ \t]*=[ \t]*)?%{self.magic});[ \t]*$", re.MULTILINE)
         return [bare.sub(r"\1 ;", line) for line in lines]
 
@@ -131,7 +127,6 @@ class HelpLine(CellHook):
     stage: ClassVar[str] = "input_transformers_cleanup"
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines to run."""
         if lines and lines[0].startswith("%%"):  # the text of a cell magic is no code
             return lines
         asks = rf"%{self.magic}[ \t]+(?:help[ \t]+)?(?P<command>\w[\w-]*|(?=\?))"
@@ -155,7 +150,6 @@ class HelpWord(CellHook):
     commands: frozenset[str]
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines to run."""
         return [_ASKED_WORD.sub(self._help, line) for line in lines]
 
     def _help(self, found: re.Match[str]) -> str:
@@ -176,7 +170,6 @@ class ToolLines(CellHook):
     stage: ClassVar[str] = "input_transformers_cleanup"
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines to run."""
         at = next((n for n, line in enumerate(lines) if line.startswith("%%")), 0)
         above = [line for line in lines[:at] if line.strip()]
         magic = lines[at].removeprefix("%%").split(maxsplit=1)[:1] if above else []
@@ -197,7 +190,6 @@ class OneLine(CellHook):
     stage: ClassVar[str] = "input_transformers_cleanup"
 
     def __call__(self, lines: list[str]) -> list[str]:
-        """Return the lines to run."""
         text = "".join(lines).strip()
         alone = text.startswith(f"%%{self.magic} ") and "\n" not in text and self.option in text
         return [f"{text}\n", "\n"] if alone else lines
@@ -210,7 +202,7 @@ _BEHIND_MAGIC = re.compile(r"^(?:\w+[ \t]*=[ \t]*)?%\w.*(?<!\\)\n(?:[ \t]*\n)*[ 
 
 
 def _is_indented_wrong(text: str) -> bool:
-    """Return whether only indentation makes a cell invalid, each line magic read as a statement."""
+    """True if only indentation makes a cell invalid, each line magic read as a statement."""
     plain = re.sub(r"^(\s*)(?:\w+[ \t]*=[ \t]*)?%\w.*$", r"\1pass", text, flags=re.MULTILINE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

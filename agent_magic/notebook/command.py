@@ -1,7 +1,4 @@
-"""The commands of `%agents`: their definition, parsing and help.
-
-A verb declares its options once: the same parser reads the line, writes the help, and completes by Tab.
-"""
+"""The commands of `%agents`: one parser reads the line, writes the help, and completes by Tab."""
 
 from __future__ import annotations
 
@@ -44,9 +41,7 @@ class CommandContext(Protocol):
     confirm_agents: Any
     confirm_usd: Any
 
-    def defaults(self, timeout_s: float | None = None) -> dict[str, Any]:
-        """Return the default options of agents."""
-        ...
+    def defaults(self, timeout_s: float | None = None) -> dict[str, Any]: ...
 
     def freeze(self, given: argparse.Namespace) -> Plan:
         """Return the plan that the options select from the declared agents."""
@@ -56,9 +51,7 @@ class CommandContext(Protocol):
         """Set a default of `%config AgentMagics`; return a function that restores it."""
         ...
 
-    def policy(self, given: argparse.Namespace) -> Policy:
-        """Return the policy of the options, with configured defaults for missing ones."""
-        ...
+    def policy(self, given: argparse.Namespace) -> Policy: ...
 
 
 class _Layout(argparse.HelpFormatter):
@@ -67,7 +60,7 @@ class _Layout(argparse.HelpFormatter):
 
 
 class Parser(MagicArgumentParser):
-    """A parser of one line. Errors name the closest option, or advice from `instead`."""
+    """A parser of one line; its errors name the closest option, or advice from `instead`."""
 
     def __init__(self, called: str, instead: Mapping[str, str] | None = None) -> None:
         base: Any = super()
@@ -76,7 +69,7 @@ class Parser(MagicArgumentParser):
         self.words: dict[str, Iterable[str]] = {}
 
     def add_argument(self, *names: Any, help: str = "", **settings: Any) -> argparse.Action:  # noqa: A002 - argparse's name
-        """Add an option. Help is text as it is shown: argparse formats it, so its percent signs are doubled here."""
+        """Add an option; argparse formats its help, so percent signs are doubled here."""
         return super().add_argument(*names, help=help.replace("%", "%%"), **settings)
 
     def read(self, line: str) -> argparse.Namespace:
@@ -97,7 +90,6 @@ class Parser(MagicArgumentParser):
 
     @property
     def flags(self) -> list[str]:
-        """Every option, such as `--model`."""
         return [flag for action in self._actions for flag in action.option_strings]
 
     def told(self) -> list[tuple[str, str]]:
@@ -177,12 +169,7 @@ TRIED_OF_RUNS: Mapping[str, str] = {
 
 
 class Verb(NamedTuple):
-    """One command of `%agents`.
-
-    Attributes:
-        do: Its function. A coroutine is awaited on the notebook's loop.
-        examples: Lines that show its use, with a comment unless obvious.
-    """
+    """One command of `%agents`; a coroutine is awaited on the notebook's loop."""
 
     help: str
     options: Callable[[Parser], None]
@@ -234,7 +221,6 @@ class Commands(Mapping[str, Verb]):
         return command, rest.strip()
 
     def find(self, command: str) -> Verb:
-        """Return a command; raise `UsageError` if there is none."""
         if command not in self:
             if command in TRIED:
                 raise UsageError(f"%agents {command}: unknown command. {TRIED[command]}")
@@ -243,13 +229,12 @@ class Commands(Mapping[str, Verb]):
         return self[command]
 
     def parser(self, command: str) -> Parser:
-        """Return the parser of a command's options."""
         parser = Parser(f"%agents {command}", TRIED_OF_RUNS if command in {"run", "start", "plan", "retry"} else None)
         self.find(command).options(parser)
         return parser
 
     def waits(self, magic: str, argument: str | None) -> bool:
-        """Return whether a call of a magic must be awaited, as all of `%%plan`; see `AwaitRewriter.wanted`."""
+        """True for calls that must be awaited, as all of `%%plan`."""
         if argument is None or magic.endswith("plan"):
             return True
         verb = self.get(without_comment(argument).strip().partition(" ")[0].removesuffix(";"))
@@ -279,7 +264,7 @@ def _example(line: str) -> str:
 
 
 def is_edit(line: str) -> bool:
-    """Return whether the line of a `%%agents` cell edits an answer, and declares nothing."""
+    """True if a `%%agents` cell edits an answer, and declares nothing."""
     return line.split(maxsplit=1)[:1] == [EDIT]
 
 
@@ -302,28 +287,24 @@ def _unquoted(value: Any) -> Any:
 
 
 def add_plan(parser: Parser) -> None:
-    """Add the option that names a plan."""
     parser.add_argument("--plan", default=None, metavar="P", help="The plan; 'agents' by default.")
 
 
 def add_names(parser: Parser) -> None:
-    """Add names of agents, and of their plan."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="Agents.")
     add_plan(parser)
 
 
 def add_name(parser: Parser) -> None:
-    """Add the name of one agent of the last run."""
     parser.add_argument("name", metavar="NAME", help="An agent of the last run.")
 
 
 def add_nothing(parser: Parser) -> None:
-    """Add no options."""
     del parser
 
 
 def one_of(command: str, word: str, words: Iterable[str]) -> str:
-    """Return the word; raise `UsageError` unless it is one of several."""
+    """Raise `UsageError` unless the word is one of several."""
     known = list(words)
     if word not in known:
         hint = did_you_mean(word, known) or f" One of {', '.join(known)}."

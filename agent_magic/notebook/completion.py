@@ -1,6 +1,6 @@
 """Completion by Tab: subcommands, options and their values, agents, models, plans, files.
 
-`offer` is pure. From 8.6 on, IPython passes the whole cell, before that only the cursor's line.
+From 8.6 on, IPython passes the whole cell, before that only the cursor's line.
 """
 
 from __future__ import annotations
@@ -52,13 +52,7 @@ _WORDS: Mapping[str, Iterable[str]] = {
 
 
 class Known(NamedTuple):
-    """Known names.
-
-    Attributes:
-        awaited: Undeclared names in prompts.
-        ran: Agents of the last run.
-        unwritten: Undeclared contexts of agents.
-    """
+    """Known names; `awaited` are undeclared names in prompts, `unwritten` undeclared contexts."""
 
     agents: Sequence[str] = ()
     awaited: Sequence[str] = ()
@@ -71,17 +65,14 @@ class Known(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """Completions: the typed part of the word, and its possible replacements."""
+    """The typed part of the word, and its possible replacements."""
 
     fragment: str
     words: tuple[str, ...]
 
 
 def offer(line: str, known: Known, *, cell: str | None) -> Offer | None:
-    """Find the words at the cursor, possibly none; `None` if the place is not ours.
-
-    `cell` is the cell's first line, if known.
-    """
+    """Return `None` if the place is not ours; `cell` is the cell's first line, if known."""
     found: tuple[str, Iterable[str]] | None = None
     if cell is None and (match := _CELL.match(line)):
         found = _arguments(match["rest"], PARSERS[match["magic"]], known, match["magic"])
@@ -122,7 +113,7 @@ def known_to(magics: AgentMagics, line: str) -> Known:
 
 
 def attach(magics: AgentMagics) -> Callable[[], None]:
-    """Register the completer with IPython. Returns the function that removes it."""
+    """Register the completer; return the function that removes it."""
     shell: Any = magics.shell
     asking: Any = getattr(shell, "Completer", None)
     if asking is None:
@@ -141,7 +132,6 @@ def _matcher(magics: AgentMagics) -> Callable[[Any], Any]:
 
     @api.context_matcher()
     def agent_magic_matcher(context: Any) -> Any:
-        """Return completions at the cursor."""
         lines = context.full_text.split("\n")
         line = lines[context.cursor_line][: context.cursor_position]
         first = lines[0] if context.cursor_line else None
@@ -156,7 +146,7 @@ def _matcher(magics: AgentMagics) -> Callable[[Any], Any]:
 
 
 def _old_matcher(magics: AgentMagics, asking: Any) -> Callable[[str], list[str]]:
-    """Return the matcher for IPython before 8.6, which knows only the line. Its matches exclude all others."""
+    """Return the matcher for IPython before 8.6, which knows only the line; it excludes all others."""
 
     def agent_magic_matches(_: str) -> list[str]:
         line: str = asking.text_until_cursor
@@ -248,7 +238,7 @@ def _models(known: Known, _: str) -> Iterable[str]:
 
 
 def _in_prompt(cell: str, known: Known) -> list[str]:
-    """Return the names a prompt can use: other agents first, then variables. A context uses variables only."""
+    """Return other agents first, then variables; a context uses variables only."""
     magic, *own = cell.split()[:2] or [""]
     if magic.endswith("context"):
         return [*known.variables]
@@ -273,7 +263,7 @@ def _fits(name: str, is_folder: bool) -> bool:  # noqa: FBT001 - of a pair
 
 
 def _shows(name: str, value: object) -> bool:
-    """Return whether a prompt could show a variable: data, not tools."""
+    """True for data, not tools."""
     return not name.startswith("_") and not isinstance(value, ModuleType | type) and not inspect.isroutine(value)
 
 

@@ -223,7 +223,6 @@ HELP: Mapping[str, str] = {"agent": AGENT_HELP, "context": CONTEXT_HELP, "agents
 
 
 def help_of(magic: str) -> str:
-    """Return the text that a cell magic with a question mark shows."""
     return f"{HELP[magic]}\n{PARSERS[magic].format_help().strip()}\n"
 
 
@@ -241,10 +240,6 @@ def read_agent(
     """Read a `%%agent` cell; return the agent or race, and the name of its plan.
 
     The callbacks find the names in `--returns` and `--check`, `--tools`, and `--prompt`.
-
-    Raises:
-        UsageError: The line cannot be parsed.
-        DeclarationError: The agent is not valid.
     """
     given = PARSERS["agent"].read(line)
     if given.first_of is not None:
@@ -262,7 +257,7 @@ def read_agent(
 
 
 def _read_race(given: Namespace, cell: str) -> Task:
-    """Parse a race's `%%agent` cell; raise `UsageError` if it has a prompt, or options of a request."""
+    """Raise `UsageError` if a race has a prompt, or options of a request."""
     alone = vars(PARSERS["agent"].read(f"{given.name} --first-of {given.first_of}"))
     others = [name for name, value in vars(given).items() if value != alone[name] and name not in {"plan", "run"}]
     if cell.strip() or others:
@@ -272,7 +267,7 @@ def _read_race(given: Namespace, cell: str) -> Task:
 
 
 def asks_at_once(_magic: str, line: str | None) -> bool:
-    """Return whether a `%%agent` line may run its agent; see `AwaitRewriter.wanted`."""
+    """True for a `%%agent` line that may run its agent."""
     return line is None or "--run" in without_comment(line).split()
 
 
@@ -312,7 +307,6 @@ def read_agents(
 
 
 def read_context(line: str, cell: str) -> tuple[Context, str]:
-    """Read a `%%context` cell; return the context and the name of its plan."""
     given = PARSERS["context"].read(line)
     return Context(given.name, without_tool_lines(cell)[0].removesuffix("\n")), given.plan
 

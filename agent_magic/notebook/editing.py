@@ -19,18 +19,14 @@ _MOST_NAMED = 5
 
 
 def text_to_edit(run: Run, name: str) -> str:
-    """Return the text to start from: an edit that no run has taken yet, or the answer."""
+    """Return an edit that no run has taken yet, or the answer."""
     result = editable(run.record, name)
     edits = reversed(run.record.edits.items())
     return next((one.text for (agent, _), one in edits if agent == result.name), result.text)
 
 
 def edit_answer(session: Session, run: Run, name: str, text: str) -> str:
-    """Replace an agent's answer, and return the consequences in words.
-
-    Raises:
-        AgentMagicError: The text cannot be the answer.
-    """
+    """Replace an agent's answer; say the consequences, or raise `AgentMagicError` if the text cannot be one."""
     shared = session.shared
     asked = run.edit(name, text, session=shared)
     session.applied.append((f"{name} has the model's answer again", [partial(run.unedit, name, session=shared)]))
@@ -41,8 +37,6 @@ def edit_answer(session: Session, run: Run, name: str, text: str) -> str:
 
 
 def editor(session: Session, run: Run) -> Edit:
-    """Return the callback of the live view's Edit buttons; see `make_live_view`."""
-
     def edit(name: str, text: str | None) -> tuple[str, bool]:
         try:
             return text_to_edit(run, name) if text is None else edit_answer(session, run, name, text), True

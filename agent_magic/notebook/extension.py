@@ -40,7 +40,7 @@ LINE, OTHER = "agents", "am_"
 
 
 def load(shell: InteractiveShell) -> None:
-    """Register the magics. If another extension has a name, use another and print a note."""
+    """Register the magics; print a note of those that another extension has."""
     ip: Any = shell
     if (kept := _mine(ip)) is not None:
         if _reloads():

@@ -1,7 +1,4 @@
-"""Formatting in IPython: the page's colours, and values the cell has shown already.
-
-All other values display themselves; see `agent_magic.record.display`.
-"""
+"""Formatting in IPython: the page's colours, and values the cell has shown already."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ RUN = ("agent_magic.api.run", "Run")
 ONCE = (("agent_magic.api.plan", "Plan"), ("agent_magic.forecast.estimate.value", "Estimate"), RUN)
 """Classes that a cell shows once, by name, since they are loaded on first use."""
 SERIES = (("pandas", "Series"), ("pandas.core.series", "Series"))
-"""The class of a series in pandas 3, and in 2, by name, because pandas is loaded on first use."""
+"""By name, because pandas (3, and 2) is loaded on first use."""
 
 
 class Formatters:
@@ -34,7 +31,6 @@ class Formatters:
         self._before: dict[tuple[str, str], Any] = {}
 
     def install(self) -> None:
-        """Install our formatters."""
         for kind in ONCE:
             self._itself.for_type_by_name(*kind, self._nothing_if_shown)
         self._bundles.for_type_by_name(*RUN, self._run)
@@ -44,7 +40,6 @@ class Formatters:
             self._html.for_type_by_name(*name, _texts_formatter(other))
 
     def uninstall(self) -> None:
-        """Remove our formatters."""
         for kind in ONCE:
             _restore(self._itself, kind, None)
         _restore(self._bundles, RUN, None)
@@ -66,7 +61,7 @@ def _bundle(value: Shown) -> dict[str, str]:
 
 
 def _texts_formatter(other: Callable[[Any], str | None] | None) -> Callable[[Any], str | None]:
-    """Show the series `run.texts` as texts, and other series by the previous formatter."""
+    """Show `run.texts` as texts, other series by the previous formatter."""
 
     def shown(series: Any) -> str | None:
         if series.name == "text" and series.index.name == "agent" and "simulated" in series.attrs:

@@ -36,8 +36,8 @@ class Cell:
         id: Its id, if the front end has one: JupyterLab does, nbclient does not.
         execution: The message that runs it: one cell run twice has two.
         deleted: Ids of cells deleted since the last run, as JupyterLab reports them.
-        by_console: True if a Python program runs it, such as the Jupyter console: it shows text, has no buttons, and
-          sends nothing else while a cell runs. `jupyter_client` numbers its messages; a page does not.
+        by_console: True if a Python program runs it, such as the Jupyter console: text only, and nothing else is sent
+            while a cell runs. `jupyter_client` numbers its messages; a page does not.
     """
 
     id: str | None = None
@@ -65,12 +65,12 @@ def cell_of(shell: Any) -> Cell:
 
 
 def is_kernel(shell: Any) -> bool:
-    """Return True for a kernel with a front end that may show pictures; False for a terminal."""
+    """True for a kernel with a front end that may show pictures; False for a terminal."""
     return getattr(shell, "kernel", None) is not None
 
 
 def is_unwatched(shell: Any) -> bool:
-    """Return whether a program runs the cells, such as nbclient or papermill, whose log has lines only."""
+    """True if a program runs the cells, such as nbclient or papermill, whose log has lines only."""
     # Those name neither a session nor a cell. JupyterLab and Notebook name both; VS Code and Colab leave their own
     # marks; JupyterLite names neither, but no program runs cells in it. Voila runs the cells for a page.
     if not is_kernel(shell) or cell_of(shell).id is not None or "JPY_SESSION_NAME" in os.environ or in_browser():
@@ -81,25 +81,25 @@ def is_unwatched(shell: Any) -> bool:
 
 
 def can_ask(shell: Any) -> bool:
-    """Return whether a person can answer a question: at a terminal, or through the front end."""
+    """True if a person can answer a question: at a terminal, or through the front end."""
     if not is_kernel(shell):
         return sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison]
     return bool(getattr(shell.kernel, "_allow_stdin", False)) and not is_unwatched(shell)
 
 
 def can_decide(shell: Any) -> bool:
-    """Return whether a person can answer while a cell runs: at a terminal, or with buttons."""
+    """True if a person can answer while a cell runs: at a terminal, or with buttons."""
     return can_ask(shell) and not cell_of(shell).by_console
 
 
 def hears_clicks() -> bool:
-    """Return whether a kernel receives a page's messages while a cell is awaited."""
+    """True if a kernel receives a page's messages while a cell is awaited."""
     found: tuple[Any, ...] = getattr(sys.modules.get("ipykernel"), "version_info", CLICKS_BESIDE)
     return found >= CLICKS_BESIDE
 
 
 def agrees(question: str) -> bool:
-    """Ask, and return whether the answer is yes. Stop, Ctrl-C and the end of the input mean no."""
+    """Ask for yes; Stop, Ctrl-C and the end of the input mean no."""
     in_main = threading.current_thread() is threading.main_thread()
     # The cell's own handler would cancel what waits on the loop, which is blocked while a person thinks.
     before = signal.signal(signal.SIGINT, signal.default_int_handler) if in_main else None
@@ -113,7 +113,6 @@ def agrees(question: str) -> bool:
 
 
 def say(text: str) -> None:
-    """Print the answer of a command."""
     print(text)  # noqa: T201 - the only place
 
 
@@ -138,7 +137,6 @@ class ShownLog(logging.Handler):
     # Python's handler of last resort prints nothing below a warning, at any level of the logger.
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one record to the standard error of the running cell."""
         log: logging.Logger | None = logging.getLogger(record.name)
         while log is not None:
             if any(one is not self for one in log.handlers):
@@ -148,12 +146,11 @@ class ShownLog(logging.Handler):
 
 
 def display_bundle(bundle: dict[str, str]) -> None:
-    """Show representations by MIME type in the running cell."""
     display(bundle, raw=True)
 
 
 def show_page(page: Page, *, graphic: bool) -> None:
-    """Show a composed output: as HTML and text in a kernel, as text in a terminal."""
+    """Show HTML and text in a kernel, text in a terminal."""
     if graphic:
         display_bundle(page.bundle())
     else:
@@ -161,7 +158,6 @@ def show_page(page: Page, *, graphic: bool) -> None:
 
 
 def display_value(value: object) -> None:
-    """Display a value."""
     display(value)
 
 

@@ -1,7 +1,6 @@
 """The line of a magic, as typed.
 
-IPython expands `{name}` and `$name` only for some calls, so our magics opt out, and `read_line` expands every line. As
-in a shell, an unquoted value may be several words, and a quoted one is one.
+IPython expands `{name}` and `$name` only for some calls, so our magics opt out, and `read_line` expands every line.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _INSIDE = re.compile(rf"(?P<template>{_TEMPLATE})|(?P<place>{_FLAT})")
 
 
 def read_line(line: str, variables: Mapping[str, Any], *, magic: str) -> str:
-    """Expand the variables of a magic's line, and refuse characters that only look like quotes and hyphens."""
+    """Expand the variables, and refuse characters that only look like quotes and hyphens."""
     if line.isascii() and not any(sign in line for sign in "{$\\"):
         return line
     plain = without_comment(line)
@@ -109,7 +108,7 @@ def _value(place: str, variables: Mapping[str, Any], magic: str) -> str:
 
 
 def _text(place: str, variables: Mapping[str, Any]) -> str:
-    """Return the value of a placeholder, read as in an f-string: an expression, with a conversion and a format."""
+    """Return a placeholder's value, read as in an f-string: an expression, with a conversion and a format."""
     if place.startswith("$$"):  # as in IPython, the way to write the sign itself
         return place[1:]
     try:
@@ -133,7 +132,6 @@ def _parsed(place: str) -> ast.FormattedValue:
 
 
 def _has_names(place: str) -> bool:
-    """Return whether a placeholder may contain a variable."""
     try:
         value = place.startswith("$") or _parsed(place).value
     except (SyntaxError, ValueError):

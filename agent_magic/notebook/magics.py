@@ -101,7 +101,6 @@ class AgentMagics(Magics, Settings):
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
     async def agent_async(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:
-        """Declare an agent and ask it, awaited on the notebook's loop."""
         with user_errors(partial(self._stays, line)):
             line = self._line("%%agent", line, local_ns)
             asked = self._declare_agent(line, cell)
@@ -147,7 +146,6 @@ class AgentMagics(Magics, Settings):
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
     async def plan_async(self, line: str, cell: str = "", local_ns: Mapping[str, Any] | None = None) -> None:
-        """Have a plan written, awaited on the notebook's loop."""
         with user_errors():
             await awaited(verbs.plan_goal(self, self._line("%%plan", line, local_ns), cell), message=self._stopped)
 
@@ -175,7 +173,6 @@ class AgentMagics(Magics, Settings):
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]
     async def agents_async(self, line: str, local_ns: Mapping[str, Any] | None = None) -> Any:
-        """Run a `%agents` line, awaited on the notebook's loop."""
         with user_errors(self._leftover):
             done = self._command(self._line("%agents", line, local_ns))
             return await awaited(done, message=self._stopped) if asyncio.iscoroutine(done) else done
@@ -187,7 +184,6 @@ class AgentMagics(Magics, Settings):
             self.session.executed[cell.id] = cell.execution
 
     def defaults(self, timeout_s: float | None = None) -> dict[str, Any]:
-        """Return the default options of agents."""
         return {
             "model": self.model,
             "max_tokens": self.max_tokens,
@@ -196,7 +192,7 @@ class AgentMagics(Magics, Settings):
         }
 
     def freeze(self, given: Namespace) -> Plan:
-        """Return the plan that the options select from the declared agents, with the requests it will make."""
+        """Return the plan that the options select, with the requests it will make."""
         with notes_of(print):
             plan = self.session.plan(
                 self.shell.user_ns,
@@ -223,7 +219,7 @@ class AgentMagics(Magics, Settings):
         return verbs.VERBS[command].do(self, verbs.VERBS.parser(command).read(rest))
 
     def _declare_agent(self, line: str, cell: str) -> Coroutine[Any, Any, None] | None:
-        """Declare the agent of a cell. With `--run`, return the coroutine that asks it."""
+        """With `--run`, return the coroutine that asks the declared agent."""
         look_up = partial(self.session.look_up, self.shell.user_ns)
         find_tools = partial(self.session.find_tools, self.shell.user_ns)
         find_prompt = partial(self.session.find_prompt, self.shell.user_ns)
@@ -232,12 +228,12 @@ class AgentMagics(Magics, Settings):
         return verbs.ask_at_once(self, declared.name, plan) if PARSERS["agent"].read(line).run else None
 
     def _leftover(self, error: AgentMagicError) -> str:
-        """Return how to remove the agent that caused an error, if it may be left over from another cell."""
+        """Say how to remove the agent that caused an error, if it may be left over from another cell."""
         name = getattr(error, "agent", None)
         return self.session.leftover_words(name) if isinstance(name, str) and isinstance(error, PlanError) else ""
 
     def _stays(self, line: str, _: AgentMagicError) -> str:
-        """Return a note after a refused cell that the next run uses the earlier declarations."""
+        """Say after a refused cell that the next run uses the earlier declarations."""
         name = line.split(maxsplit=1)[0] if line.strip() else ""
         kept = self.session.declared_by(cell_of(self.shell), name)
         return f" Still as declared before: {show.listed(kept)}." if kept else ""
@@ -286,7 +282,7 @@ class AgentMagics(Magics, Settings):
         return {one.name: one for one in self.session.registry(plan).agents}
 
     def _is_there(self, cell: Cell) -> None:
-        """Record that a cell has declared something. After a refusal its earlier steps stay left over."""
+        """Record that a cell has declared something; after a refusal its earlier steps stay left over."""
         if cell.id is not None:
             self.session.deleted.discard(cell.id)
             self.session.executed.pop(cell.id, None)
@@ -372,10 +368,7 @@ class AgentMagics(Magics, Settings):
 
 @contextlib.contextmanager
 def user_errors(left: Callable[[AgentMagicError], str] = lambda _: "") -> Generator[None]:
-    """Show the user's mistakes as one line without a traceback. The one place that converts them.
-
-    `left` returns a sentence about unchanged declarations to follow the mistake.
-    """
+    """Show the user's mistakes as one line without a traceback, followed by what `left` says is unchanged."""
     try:
         yield
     except AgentMagicError as error:

@@ -2,8 +2,7 @@
 
 A run is the notebook's if its file started it, or if its agents are declared now, word for word: so a renamed or moved
 notebook finds its runs. If no front end tells the file, as under nbclient and in a terminal, the working folder
-replaces it, and the plan must have a declared agent. Commands that read or buy use this rule; any other run is named by
-number.
+replaces it, and the plan must have a declared agent.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MOST_LISTED = 5
 
 
 def is_own(session: Session, ledger: Ledger, run: PastRun) -> bool:
-    """Return whether a run is this notebook's own; `False` if unknown."""
+    """Return `False` if unknown."""
     if run.home == session.keeping.home and (run.plan, run.began_at) in {
         (one.plan.name, one.record.began_at.isoformat(timespec="seconds")) for one in session.runs
     }:
@@ -57,7 +56,7 @@ def _is_own(session: Session, home: str, name: str, plan_of: Callable[[], Plan])
 
 
 def newest_run(session: Session, ledger: Ledger) -> int | None:
-    """Return the number of this notebook's newest run; `None` if the ledger has no run, an error if only others'."""
+    """Return `None` if the ledger has no run, and raise if it has only others'."""
     runs = ledger.past()
     found = next((one for one in runs if is_own(session, ledger, one)), None)
     if found is None and runs:
@@ -97,7 +96,7 @@ def _others(session: Session, none: str, runs: list[PastRun], verb: str) -> str:
 
 
 def whose(session: Session, run: Run) -> str:
-    """Return a note if a run is another notebook's; empty for one of this notebook, or if unknown."""
+    """Say that a run is another notebook's; empty for one of this notebook, or if unknown."""
     home = run.record.home  # empty for a run of this kernel
     if not home or _is_own(session, home, run.plan.name, lambda: run.plan) is not False:
         return ""

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from agent_magic.providers.base import Provider
 
 MOST_PROMPTS = 3
-"""Maximum printed prompts of one group: the others differ only in their items."""
+"""Of one group: the others differ only in their items."""
 MOST_CHARS = 2_000
 
 
@@ -55,16 +55,10 @@ async def show_plan(
     asks: bool = False,
     pilot: Run | None = None,
 ) -> Estimate:
-    """Show a plan and return its estimate. Nothing is sent but the prompts, to the free count endpoint.
+    """Show a plan and return its estimate; nothing is sent but the prompts, to the free count endpoint.
 
-    Args:
-        plan: The plan.
-        session: Provider, ledger and history. Without a key, tokens are estimated.
-        policy: How it would run.
-        fresh: Estimate as if the ledger were empty.
-        graphic: Show a picture.
-        asks: Show a button under it that opens the controls of `%agents explore`.
-        pilot: A run of a few of its agents, from which the rest is estimated.
+    `fresh` estimates as if the ledger were empty, `asks` adds a button that opens `%agents explore`; the rest of a plan
+    is estimated from its `pilot`.
     """
     found, trouble = await _estimate(plan, session, policy, pilot, fresh=fresh)
     prices = session.shared.price_book(lambda _: None)
@@ -89,7 +83,6 @@ async def show_plan(
 
 
 def workers_notes(plan: DeclaredPlan, policy: Policy, session: Session) -> list[str]:
-    """Return notes on whether workers would help with streams."""
     streams = min(policy.concurrency, max(map(len, plan.dag.layers())))
     room = None if session.workers is None else session.workers.room
     if room is not None and room < streams:
@@ -107,7 +100,7 @@ def workers_notes(plan: DeclaredPlan, policy: Policy, session: Session) -> list[
 
 
 async def estimated(plan: Plan, session: Session, policy: Policy) -> Estimate:
-    """Return the estimate of a plan, with counted prompts if the provider counts."""
+    """Count the prompts if the provider can."""
     return (await _estimate(plan, session, policy, fresh=False))[0]
 
 
@@ -144,8 +137,7 @@ async def _estimate(
 async def run_pilot(ctx: CommandContext, given: Namespace, plan: Plan) -> Run | None:
     """Run the most representative agents, their price printed first; `None` if every answer exists already.
 
-    Raises:
-        UsageError: The user was asked, and said no; nothing was sent.
+    Raise `UsageError` before anything is sent if the user says no.
     """
     session, policy = ctx.session, ctx.policy(given)
     names = plan.pilot_agents(given.pilot, session=session.shared, fresh=given.fresh)
@@ -217,7 +209,7 @@ def _outlay(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resum
 
 
 def left_line(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool) -> str:
-    """Return the requests and price of a continued run in one line; empty if there are none."""
+    """Return the requests and price of a continued run; empty if there are none."""
     what = _outlay(session, plan, policy, resumed, fresh=fresh) if session.spends else None
     return "" if what is None or not (what.usd or what.unpriced) else outlay_line(what, policy.budget_usd)
 
@@ -235,7 +227,7 @@ def _unbought(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Res
 
 
 def retry_price(session: Session, run: Run, policy: Policy) -> str:
-    """Return the approximate cost of `%agents retry` of a run; empty if unknown or free."""
+    """Return the approximate cost of `%agents retry`; empty if unknown or free."""
     if not session.spends and not session.simulates:
         return ""
     left = rejected_before(session, run.plan, run)
@@ -246,7 +238,6 @@ def retry_price(session: Session, run: Run, policy: Policy) -> str:
 
 
 def rejected_before(session: Session, plan: DeclaredPlan, last: Run) -> list[str]:
-    """Return the agents with unchanged rejected requests; see `rejected_again`."""
     # The runs of the session know earlier rejections, which the last run skipped.
     if session.deck is not None:
         return []
@@ -255,7 +246,7 @@ def rejected_before(session: Session, plan: DeclaredPlan, last: Run) -> list[str
 
 
 async def _has_key(session: Session) -> bool:
-    """Return whether there is a key. Without one the run reports that, or plays a recording."""
+    """Without a key the run reports that, or plays a recording."""
     try:
         async with session.shared.client.open():
             return True

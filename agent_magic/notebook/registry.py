@@ -34,10 +34,7 @@ class Declared(Generic[T]):
 
 
 class Registry:
-    """The agents and contexts of one plan by name, in order of first declaration.
-
-    Its agents may also share the contexts of the registry `common`.
-    """
+    """The agents and contexts of one plan, in order of first declaration; `common` has more contexts."""
 
     def __init__(self, name: str, common: Registry | None = None) -> None:
         self.name, self._common = name, common
@@ -53,7 +50,6 @@ class Registry:
 
     @property
     def agents(self) -> tuple[Step, ...]:
-        """The agents in declared order."""
         return tuple(one.value for one in self._agents.values())
 
     @property
@@ -69,12 +65,7 @@ class Registry:
     def declare(
         self, agent: Step, cell: Cell, *, ran: Collection[str], variables: Collection[str], cycles: bool
     ) -> list[str]:
-        """Declare an agent, replacing one with the same name or from the same cell; return notes for the user.
-
-        Raises:
-            Cycle: It closes a cycle; the registry is unchanged.
-            DeclarationError: A context has that name, or uses it.
-        """
+        """Replace an agent of the same name or from the same cell, unless it closes a cycle; return notes."""
         notes = _take_back(self._contexts, cell, "context")
         if agent.name in self._contexts:
             raise _taken(agent.name, "a context", "an agent")
@@ -93,12 +84,7 @@ class Registry:
     def declare_all(
         self, agents: Sequence[Step], cell: Cell, *, ran: Collection[str], variables: Collection[str], cycles: bool
     ) -> list[str]:
-        """Declare all agents of one cell, replacing its earlier ones, or none; return notes for the user.
-
-        Raises:
-            Cycle: They close a cycle; the registry is unchanged.
-            DeclarationError: A context has, or uses, one's name; the registry is unchanged.
-        """
+        """Declare all agents of one cell, replacing its earlier ones, or none; return notes."""
         wanted = {agent.name: agent for agent in agents}
         for name in wanted:
             if name in self._contexts and not _is_of(self._contexts[name], cell):
@@ -122,12 +108,7 @@ class Registry:
     def declare_context(
         self, context: Context, cell: Cell, *, ran: Collection[str], check: Callable[[], object] | None = None
     ) -> list[str]:
-        """Declare a context, replacing one of the same name or from the same cell; return notes for the user.
-
-        Raises:
-            DeclarationError: There is an agent of that name, it uses an agent's answer or another context, or `check`,
-              which renders it, fails.
-        """
+        """Replace a context of the same name or cell, unless `check`, which renders it, fails; return notes."""
         name = context.name
         notes = _take_back(self._agents, cell, "agent")
         if name in self._agents:
@@ -149,11 +130,10 @@ class Registry:
                 raise _shared(one.value.name, name, kind)
 
     def adopt(self, namespace: Mapping[str, Any]) -> list[str]:
-        """Add steps in variables that declared ones use: `clean = am.Task("clean", tidy)`, `{{ clean }}`.
+        """Add steps in variables that declared ones use: `clean = am.Task("clean", tidy)`, `{{ clean }}`; return notes.
 
-        A task that uses a declared step is added too, such as one with an imported function. Unrelated tasks and agents
-        are for `Plan`. A step is removed when its variable holds another value. Return notes about steps whose variable
-        has another name.
+        A task that uses a declared step is added too; unrelated ones are for `Plan`. A step is removed when its
+        variable holds another value.
         """
         notes: list[str] = []
         for name, step in [*self._adopted.items()]:
@@ -180,7 +160,7 @@ class Registry:
         return any(name in self._agents for name in (*task.reads, *task.after))
 
     def has_context(self, name: str) -> bool:
-        """Return whether it has its own context of that name."""
+        """True for its own context of that name."""
         return name in self._contexts
 
     def sharing(self, name: str) -> tuple[Step, ...]:
@@ -214,7 +194,6 @@ class Registry:
         return restore
 
     def clear(self) -> None:
-        """Remove all agents and contexts."""
         self._agents.clear()
         self._contexts.clear()
 
@@ -288,7 +267,6 @@ class Registry:
 
 
 def resources_of(steps: Iterable[Step]) -> tuple[str, ...]:
-    """Return the resources of MCP servers that steps attach, as `server:name`."""
     return tuple(dict.fromkeys(name for one in steps for name in one.attach if ":" in name))
 
 
@@ -298,7 +276,7 @@ def variable_of(prompt: str) -> str:
 
 
 def steps_in_variables(namespace: Mapping[str, Any]) -> str:
-    """Return advice on steps that only variables hold, such as a plan's in Python; empty for none."""
+    """Return advice on steps that only variables hold, such as a plan's in Python."""
     found = [name for name, one in namespace.items() if isinstance(one, Agent | Task) and one.name == name]
     if not found:
         return ""

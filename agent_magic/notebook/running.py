@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 
 Shown: TypeAlias = Callable[[], object]
 Front: TypeAlias = Desk | TerminalAsker
-"""The place of questions to a person: a desk, for the page and commands, or the terminal."""
 View: TypeAlias = LiveView | LineView | TableView | AnswerView
 MOST_FILES = 20
 TICK_S = 0.1
@@ -81,7 +80,6 @@ class Screen(NamedTuple):
 
     @property
     def goes_on_by(self) -> str:
-        """How to continue a paused run."""
         if self.shown is not bool:  # in the background: the next cell can steer it
             return "%agents resume continues."
         stop = "Interrupt the kernel" if self.graphic else "Press Ctrl-C"
@@ -105,22 +103,10 @@ async def execute(  # noqa: PLR0913 - each by its name
     shown: Shown = bool,
     answer: str | None = None,
 ) -> Run:
-    """Run a plan of the session and show it.
+    """Run a plan of the session and show it; after Stop `session.last` is its result.
 
-    Args:
-        session: Provider and ledger.
-        plan: The plan.
-        policy: How to run.
-        fresh: Reuse no answer.
-        graphic: Show a picture.
-        asks: True if a person can be asked.
-        resumed: The earlier run it continues.
-        shown: Called when the run is displayed.
-        answer: The agent with the answer that replaces the picture, if any.
-
-    Raises:
-        AgentMagicError: Nothing was sent.
-        asyncio.CancelledError: The run was stopped; `session.last` is its result.
+    `asks` if a person can be asked; `shown` is called when the run is displayed; the answer of the agent `answer`
+    replaces the picture.
     """
     session.warm_up.hurry()
     asker = (Desk(plan) if graphic else TerminalAsker()) if asks else None
@@ -182,7 +168,7 @@ async def play_forecast(session: Session, run: Run, policy: Policy, *, pace: flo
 
 
 def recording_beside(plan: DeclaredPlan, folder: Path, *, timeout_s: float) -> Cassette | None:
-    """Return the first cassette of a folder that records all of this plan; `None` if there is none."""
+    """Return the first cassette of a folder that records all of this plan."""
     # Readers of a shared notebook have its cassette beside it. The requests show if it is the right one.
     found = [path for ending in (ENDING, TEXT_ENDING) for path in sorted(folder.glob(f"*{ending}"))]
     for path in found[:MOST_FILES]:
@@ -289,7 +275,7 @@ MOST_SAID = 200
 """Larger plans are drawn as groups, without room for an agent's text."""
 HEALTH_EVERY_S = 0.5
 LEFT_EVERY_S = 1.0
-"""Seconds between estimates of the remaining time for up to a thousand agents; for more in proportion."""
+"""Between estimates of the remaining time for up to a thousand agents; for more in proportion."""
 REFIT_S = 0.01
 """Seconds of fitting servers per update: a whole fit would block the loop for 0.1 s or more."""
 
@@ -329,7 +315,6 @@ class LiveStatus:
         return f"{many}, {seconds(oldest_s)} so far"
 
     def around(self, now_s: float) -> Around:
-        """Return the caps, health and remaining time."""
         policy = self._policy
         if now_s - self._left_at_s >= self._left_every_s:
             self._left_at_s = now_s
@@ -342,7 +327,6 @@ class LiveStatus:
         return Around(policy.concurrency, policy.budget_usd, paused, self._health, self._left_s, alerts, asked)
 
     def arriving(self, agent: int) -> str:
-        """Return the part of an answer that has arrived."""
         stream = self._driver.streams.get(agent)
         return stream.text if stream is not None else ""
 

@@ -54,11 +54,7 @@ if TYPE_CHECKING:
 
 
 class Keeping:
-    """The choice of a session's ledger.
-
-    Attributes:
-        choice: The user's choice: a path, `:memory:`, `off`, or empty for the environment's or the default path.
-    """
+    """The choice of a session's ledger: a path, `:memory:`, `off`, or empty for the default path."""
 
     def __init__(self) -> None:
         self.choice, self.home = "", home_of()
@@ -95,7 +91,7 @@ class Keeping:
         return [*notes, *show.ledger_notes(self._ledger)]
 
     def close(self) -> None:
-        """Close the file. It is opened again on demand."""
+        """Close the file, which is opened again on demand."""
         if self._ledger is not None:
             self._ledger.close()
         self._ledger, self._opened = None, None
@@ -120,12 +116,11 @@ class Linted(NamedTuple):
     advised: int
 
     def is_newest(self, last: Run | None) -> bool:
-        """Return whether no advice on the last run was seen since then."""
+        """True if no advice on the last run was seen since then."""
         return last is None or last.advised == (self.advised if last is self.last else 0)
 
 
 def drop_command(names: Iterable[str], plan: str) -> str:
-    """Return the command that drops declarations of a plan."""
     where = "" if plan == DEFAULT_PLAN else f" --plan {plan}"
     return f"%agents drop {' '.join(names)}{where}"
 
@@ -189,18 +184,16 @@ class Session:
 
     @cached_property
     def forecasts(self) -> Forecasts:
-        """Forecasts, and later runs."""
         return forecast.Forecasts()
 
     def registry(self, plan: str = DEFAULT_PLAN) -> Registry:
-        """Return the declared agents of a plan."""
         if plan not in self._registries:
             common = None if plan == DEFAULT_PLAN else self.registry()
             self._registries[plan] = Registry(plan, common)
         return self._registries[plan]
 
     def leftovers(self, plan: str = DEFAULT_PLAN) -> tuple[str, ...]:
-        """Return the agents and contexts of a plan with cells that are deleted, or declare them no longer."""
+        """Return the agents and contexts with cells that are deleted, or declare them no longer."""
         return self.registry(plan).of_cells(self.deleted, self.executed)
 
     def gone(self, plan: str) -> list[str]:
@@ -217,7 +210,7 @@ class Session:
         return list(dict.fromkeys(found))
 
     def leftover_words(self, name: str) -> str:
-        """Return how to remove an agent left over from another cell; empty if none has that name."""
+        """Say how to remove an agent left over from another cell; empty if none has that name."""
         homes = [one for one in self._registries.values() if name in one]
         if not homes:
             return ""
@@ -236,7 +229,7 @@ class Session:
 
     @property
     def restarted(self) -> str:
-        """A note for a new kernel, if an earlier one ran this notebook; otherwise empty."""
+        """A note for a new kernel, if an earlier one ran this notebook."""
         if any(map(len, self._registries.values())) or self.last is not None or self.before is None:
             return ""
         return " This kernel is new: run the cells again. Earlier answers are kept; %agents runs lists the runs."
@@ -249,10 +242,7 @@ class Session:
     def declare_context(
         self, context: Context, plan: str, cell: Cell, check: Callable[[], object] | None = None
     ) -> list[str]:
-        """Declare a context if `check` succeeds; return notes.
-
-        Plans without one of that name share the default plan's.
-        """
+        """Declare a context if `check` succeeds; plans without one of that name share the default plan's."""
         ran = self.ran
         known = {one.name: one for one in self.registry(plan).contexts}
         notes = self.registry(plan).declare_context(context, cell, ran=ran, check=check)
@@ -272,7 +262,7 @@ class Session:
 
     @property
     def contents(self) -> str:
-        """A short description of the session: provider, declarations, runs."""
+        """Provider, declarations and runs in short."""
         agents = sum(map(len, self._registries.values()))
         contexts = sum(len(one.contexts) for one in self._registries.values())
         counts = ((agents, "agent"), (contexts, "context"), (len(self.runs), "run"))
@@ -299,9 +289,6 @@ class Session:
 
         Only variables that prompts use are read. If no cell declares the plan, `name` is a variable that holds a
         `Plan`.
-
-        Raises:
-            PlanError: Nothing is declared, or the plan is invalid.
         """
         registry = self.registry(name)
         held = namespace.get(name)
@@ -336,7 +323,6 @@ class Session:
     def look_up(
         self, namespace: Mapping[str, Any], agent: str, returns: str | None, check: str | None
     ) -> dict[str, Any]:
-        """Return the values of an agent's `--returns` and `--check`."""
         # A recording needs no class.
         try:
             return look_up(agent, returns, check, namespace)
@@ -348,7 +334,6 @@ class Session:
             return {"returns": Returns(schema, returns or "")}
 
     def find_tools(self, namespace: Mapping[str, Any], agent: str, tools: str) -> Tools:
-        """Return the tools named by `--tools`."""
         # A recording that answers needs no functions.
         try:
             return tools_of(tools, {**namespace, **self.servers}, agent=agent)
@@ -418,18 +403,14 @@ class Session:
         return {name: self.server_of(name, namespace).resource(name.partition(":")[2]) for name in names}
 
     def find_prompt(self, namespace: dict[str, Any], prompt: str) -> str:
-        """Read a prompt of an MCP server, `server:name`, into a variable; return its name. Each plan reads it again."""
+        """Read a prompt of an MCP server into a variable, and return its name; each plan reads it again."""
         name = variable_of(prompt)
         namespace[name] = self.server_of(prompt, namespace).prompt_with(prompt.partition(":")[2], namespace)
         self.prompts[name] = prompt
         return name
 
     def server_of(self, name: str, namespace: Mapping[str, Any]) -> McpServer:
-        """Return the server of `server:name`: one of `%agents mcp`, or a variable.
-
-        Raises:
-            DeclarationError: No such server runs.
-        """
+        """Return a server of `%agents mcp`, or a variable; raise `DeclarationError` if no such server runs."""
         server = name.partition(":")[0]
         found: Any = self.servers.get(server, namespace.get(server))
         if not hasattr(found, "resource"):
@@ -445,7 +426,7 @@ class Session:
         self.servers[server.name] = server
 
     def connect_simulator(self, **options: Any) -> str:
-        """Start the mock server, in its own process if possible, and connect to it. Return its URL."""
+        """Start the mock server, in its own process if possible, and connect to it; return its URL."""
         if os.environ.get(PINNED):
             return self.connection  # the recording answers, with any provider of the notebook
         try:
@@ -500,7 +481,7 @@ class Session:
         return self._deck or self._pinned
 
     def insert(self, deck: Deck) -> None:
-        """Connect to a cassette. With `fill`, the current provider answers missing requests."""
+        """Connect to a cassette; with `fill`, the current provider answers missing requests."""
         if not deck.fill:
             self.disconnect()
             self.shared.connect(providers.Nobody())
@@ -519,7 +500,7 @@ class Session:
         self._deck = self._pool = None
 
     def leaving_note(self) -> str:
-        """Return, once, the provider after a simulated run, even of an earlier kernel; else empty."""
+        """Return, once, the provider after a simulated run, even of an earlier kernel."""
         if not self.spends:
             return ""
         left, self.left_simulator = self.left_simulator, False
@@ -552,7 +533,6 @@ class Session:
 
     @property
     def simulates(self) -> bool:
-        """True if the mock server answers."""
         return self._simulator is not None and self._deck is None
 
     @property
@@ -573,7 +553,7 @@ class Session:
         return who if self.workers is None else f"{who}, over Dask workers"
 
     def last_run(self) -> Run:
-        """Return the last run; raise `AgentMagicError` if there is none."""
+        """Raise `AgentMagicError` if there is none."""
         if self.last is None and self.running:
             raise AgentMagicError(
                 "The first run is under way. %agents wait waits for its end, %agents shows how far it is."
@@ -609,7 +589,7 @@ class Session:
         self.running = [driver for driver in self.running if driver.record is not run.record]
 
     def stale(self, plan: Plan) -> list[str]:
-        """Return the agents and groups of a plan with stale answers, which would be asked again."""
+        """Return the agents and groups with stale answers, which would be asked again."""
         asked: dict[str, bool] = {}
         for run in self.runs[: -1 - MOST_LOOKED_AT : -1]:
             done = {one.name for one in run.record.results if one.status == "succeeded"} - asked.keys()
@@ -638,7 +618,7 @@ class Session:
         return last if not last.ok or last is self.pilot else None
 
     def asks_mock_again(self, plan: Plan) -> bool:
-        """Return whether the mock server has answered this plan already and will be asked again."""
+        """True if the mock server has answered this plan already and will be asked again."""
         last = self.last
         repeated = last is not None and last.plan.name == plan.name and last.record.simulated and last.ok
         return self.simulates and not self.keeping.reuse_simulated and repeated

@@ -33,7 +33,6 @@ def _number(kind: Any, default: float, help_: str, field: str, unit: str = "N") 
 
 
 def _cap(kind: Any, help_: str, field: str, unit: str = "N") -> Any:
-    """Return a trait for a policy's cap; 0 is no cap."""
     return _setting(kind(0, min=0, help=f"{help_} 0 is none."), field=field, unit=unit)
 
 
@@ -134,12 +133,10 @@ class RunOption:
 
     @property
     def flag(self) -> str:
-        """The option as typed."""
         return "--" + self.name.replace("_", "-")
 
 
 def run_options() -> list[RunOption]:
-    """Return the options of `%agents run` that set the policy."""
     found = [_run_option(name, trait) for name, trait in Settings.class_traits(field=bool).items()]
     order = [one.name for one in fields(Policy)]
     return sorted(found, key=lambda option: order.index(option.field))
@@ -153,7 +150,6 @@ def _run_option(name: str, trait: TraitType[Any, Any]) -> RunOption:
 
 
 def add_policy(parser: Parser, *, without: Container[str] = ()) -> None:
-    """Add the options that set the policy, `without` some by name."""
     for option in [one for one in run_options() if one.name not in without]:
         alone: Any = {"nargs": "?", "const": "on"} if option.name == "batch" else {}  # `--batch` alone switches it on
         parser.add_argument(option.flag, type=option.kind, metavar=option.unit, help=option.help, **alone)

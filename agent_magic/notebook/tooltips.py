@@ -25,7 +25,7 @@ _OPTION = re.compile(r"--[\w-]+")
 
 
 def attach(shell: Any) -> Callable[[], None]:
-    """Have a kernel show our help on Shift+Tab. Return the function that undoes it."""
+    """Have a kernel show our help on Shift+Tab; return the function that undoes it."""
     kernel: Any = shell.kernel if is_kernel(shell) else None
     own = getattr(kernel, "do_inspect", None)
     if own is None:
@@ -46,7 +46,7 @@ def attach(shell: Any) -> Callable[[], None]:
 
 
 def tooltip(code: str, cursor: int) -> str | None:
-    """Return the help for a place in a cell; `None` if the place is not ours."""
+    """Return `None` if the place is not ours."""
     before, after = code[:cursor], code[cursor:]
     line = before.rpartition("\n")[2] + after.partition("\n")[0]
     at = len(before.rpartition("\n")[2])

@@ -1,12 +1,8 @@
-"""Loads the modules of a run while the user is still writing prompts.
-
-A fresh kernel needs one to three seconds before it can send a request: the SDK imports three thousand modules,
-Graphviz's WebAssembly is compiled, prices and widgets are read.
+"""Loads the modules of a run while the user is still writing prompts: they take one to three seconds.
 
 * One thread, in order of need: two would only take turns at the interpreter's lock.
-* Between any two modules the thread sleeps for an instant, which releases the lock. A computing cell then keeps it for
-  the interpreter's whole switch interval, so it has nine tenths of the processor; a timer of the loop is late by the
-  rest of one module, about a millisecond. When a run waits for the modules (`hurry`), nothing sleeps any more.
+* Between any two modules it sleeps for an instant, which releases the lock. A computing cell then keeps it for the
+  interpreter's whole switch interval; a timer of the loop is late by the rest of one module, about a millisecond.
 * Full garbage collections are postponed. With three thousand modules each takes a tenth of a second under the lock, and
   importing them would trigger several.
 * The thread has normal priority: a low-priority thread that is not scheduled would keep the lock and block all others.
@@ -64,7 +60,7 @@ class WarmUp:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Start loading. Idempotent. In a browser's Python, without threads, the first run loads its modules."""
+        """Start once. In a browser's Python, without threads, the first run loads its modules."""
         if self._thread is None and not in_browser():
             self._thread = threading.Thread(target=self._run, name="agent_magic warm-up", daemon=True)
             self._thread.start()

@@ -1,6 +1,6 @@
 """Values as Python source: plain ones, and attached files as the call that reads them.
 
-`report = am.pdf("report.pdf")` is recognised by its text, without running it, as a `Reading`.
+`report = am.pdf("report.pdf")` is recognised by its text, without running it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,7 @@ class Reading(NamedTuple):
 
 
 def value_of(node: ast.expr) -> Any:
-    """Return the value that an expression writes out.
-
-    Raises:
-        ValueError: It is computed. `SyntaxError`, `TypeError` and `RecursionError` mean the same.
-    """
+    """Return the value written out; raise `ValueError`, or as `ast.literal_eval`, if it is computed."""
     match node:
         case ast.Call():
             return _reading(node)
@@ -69,12 +65,12 @@ def _reading(node: ast.Call) -> Reading:
 
 
 def read(value: Any, folder: Path) -> Any:
-    """Return a value from `value_of` with its files read, relative to a folder."""
+    """Read the files of a value from `value_of`, relative to a folder."""
     return _each(value, lambda one: READERS[one.reader](folder / one.path, title=one.title), Reading)
 
 
 def unread(value: Any, folder: Path) -> Any:
-    """Return a value with its pictures and documents replaced by readings of their files in a folder."""
+    """Replace pictures and documents by readings of their files in a folder."""
     return _each(value, lambda one: _file_of(one, folder) or one, Attachment)
 
 

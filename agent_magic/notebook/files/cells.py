@@ -45,10 +45,9 @@ _DEFAULTS = {"model": "model", "max_tokens": "max_tokens", "timeout": "timeout_s
 
 @dataclass(slots=True)
 class Found:
-    """Declarations in the cells of a notebook.
+    """Declarations in the cells of a notebook, the last one per plan and name.
 
     Attributes:
-        agents: Per plan, the agents by name, the last declaration of each.
         computed: Cells that set other variables, by name.
         defined: Cells that define or import functions and classes, by name.
         tasks: Parameters of functions that are tasks, by name.
@@ -66,7 +65,6 @@ class Found:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a notebook, a script or a JSON plan."""
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -200,11 +198,7 @@ def _is_task(decorator: ast.expr) -> bool:
 
 
 def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | None]]:
-    """Return a plan as a JSON plan, and its names without a plain value, each with the cell that computes it.
-
-    Raises:
-        PlanError: The notebook declares no agents of this plan, or a task belongs to it.
-    """
+    """Return a JSON plan, and its names without a plain value, each with the cell that computes it."""
     agents = found.agents.get(name)
     if not agents:
         others = f" It declares the plans: {', '.join(found.agents)}." if found.agents else ""
@@ -298,7 +292,7 @@ def _check_code(step: Step) -> None:
 
 
 def _has_its_type(step: Step) -> bool:
-    """Return whether `--returns` can be read without this notebook: JSON has a class's schema, a cell its name."""
+    """True if `--returns` can be read without this notebook: JSON has a class's schema, a cell its name."""
     if isinstance(step, Agent) and step.returns and step.returns.written:
         try:
             look_up(step.name, step.returns.written, None)
@@ -329,7 +323,7 @@ def _contexts(plan: Plan, named: str) -> dict[str, str]:
 
 
 def _assigned(name: str, value: object) -> str:
-    """Return an assignment of a plain value, or of files to read; otherwise a comment."""
+    """Assign a plain value, or files to read; otherwise write a comment."""
     value = unread(value, Path.cwd())
     try:
         plain = value_of(ast.parse(repr(value), mode="eval").body) == value

@@ -31,7 +31,7 @@ GUARD = "__import__('agent_magic.api.clean', fromlist=['clean']).block_network()
 _ENDING = re.compile(r"^\d[\d,]* agents? in \d+ layers? · .*\n?", re.MULTILINE)
 """The last line of a run executed by a program; in a front end the picture has it."""
 _NO_KEY = re.compile(r"^note: no API key\b.*\n?", re.MULTILINE)
-"""The note of a run without a key, which names the provider; a replay may have a key, a recording, or neither."""
+"""The note of a run without a key, which names the provider."""
 _LEFT_OUT = re.compile(r"^note: .* leaves out .*\n?", re.MULTILINE)
 """The note on omissions of an endpoint; a recording omits nothing."""
 _PRICE = re.compile(r"(?<=[a-z]), about [<≥]?\$[\d.,]+(?=\.)")
@@ -63,16 +63,8 @@ def rerun(
 ) -> list[Compared]:
     """Execute a copy of a notebook and compare its outputs with the saved ones.
 
-    Args:
-        notebook: The notebook. It is unchanged: the copy runs in a temporary folder, beside copies of the recordings,
-            of its modules and of files its cells name.
-        cassette: The recording; default the file beside it written by `%agents share`, or the recording named in its
-            cells.
-        output: Where to write the executed notebook.
-        more: Files and folders beside it that its cells read without naming them.
-
-    Raises:
-        AgentMagicError: It cannot be executed here.
+    The copy runs in a temporary folder, beside copies of recordings, modules, files its cells name, and `more`. The
+    `cassette` is by default the file beside it written by `%agents share`, or the recording named in its cells.
     """
     try:
         nbformat, nbclient = importlib.import_module("nbformat"), importlib.import_module("nbclient")

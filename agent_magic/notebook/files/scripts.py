@@ -1,7 +1,4 @@
-"""Plans as Python scripts that use the public API and need no notebook: written, and read back.
-
-A script is read as text, never run: only plain values and names of files to read are taken from it.
-"""
+"""Plans as Python scripts that use the public API and need no notebook: written, and read back without running them."""
 
 from __future__ import annotations
 
@@ -50,7 +47,7 @@ if __name__ == "__main__":
 
 
 def to_script(plan: Mapping[str, Any], *, title: str, unknown: Mapping[str, int | None], run: str = "") -> str:
-    """Write a JSON plan (`agent_magic.declare.plan_json`) as a script, with the cells that set its unknown names."""
+    """Write a JSON plan as a script, with the cells that set its unknown names."""
     agents = "\n".join(_agent(row) for row in plan["agents"])
     return SCRIPT.format(
         title=_plain_line(title),
@@ -129,13 +126,9 @@ POLICY = ("concurrency", "schedule")
 
 
 def from_script(text: str) -> tuple[dict[str, Any], str]:
-    """Read a script that declares a plan of plain values, such as `agent-magic export` writes.
+    """Return a JSON plan, and its `Policy` as options of `%agents run`; values may hold files to read.
 
-    Return a JSON plan (see `agent_magic.declare.plan_json`), and its `Policy` as options of `%agents run`. Values may
-    hold files that are not read yet; see `agent_magic.notebook.files.attached`.
-
-    Raises:
-        PlanError: It is not Python, declares no plan, or computes a part of it. The message names the line.
+    The script declares a plan of plain values, as `agent-magic export` writes; else raise `PlanError` with the line.
     """
     try:
         tree = ast.parse(text)
@@ -189,20 +182,17 @@ class _Reader:
         return self._names.get(node.id, node) if isinstance(node, ast.Name) else node
 
     def value(self, node: ast.expr) -> Any:
-        """Return a plain value."""
         try:
             return value_of(self.follow(node))
         except (ValueError, SyntaxError, TypeError, RecursionError):
             raise _computed(node) from None
 
     def arguments(self, node: ast.expr, places: tuple[str, ...]) -> dict[str, ast.expr]:
-        """Return the arguments of a call by name."""
         if not isinstance(node, ast.Call) or len(node.args) > len(places) or None in [one.arg for one in node.keywords]:
             raise _computed(node)
         return {**dict(zip(places, node.args, strict=False)), **{one.arg or "": one.value for one in node.keywords}}
 
     def items(self, node: ast.expr | None, read: Callable[[ast.expr], dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the items of a list."""
         if node is None:
             return []
         found = self.follow(node)
@@ -217,7 +207,6 @@ class _Reader:
         return {name: self.value(one) for name, one in self.arguments(node, places).items()}
 
     def agent(self, node: ast.expr) -> dict[str, Any]:
-        """Return an agent as JSON plans have it."""
         if _called(node) == "first_of":
             race = self.call(node, "first_of", ("name", "agents"))
             return {**first_of(race["name"], race["agents"]).to_dict(), "after": []}

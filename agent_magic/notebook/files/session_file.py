@@ -1,7 +1,6 @@
 """A session as a file: its declarations, learned rate limits and runs.
 
-The file is a ledger with only the session's runs, and a note with the rest. It can be opened as a ledger; loading it
-adds its runs and answers to the current one.
+The file is a ledger with only the session's runs, and a note with the rest, so it can be opened as a ledger.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Kept(NamedTuple):
 
 
 def save_session(session: Session, path: Path) -> Kept:
-    """Write a session. An earlier file of that name is replaced once the new one is whole."""
+    """Write a session; an earlier file of that name is replaced once the new one is whole."""
     if path.exists():
         _read(path)  # no other file is replaced, nor a ledger
     new = path.with_name(f".{path.name}.{os.getpid()}")
@@ -76,7 +75,7 @@ def _cells(session: Session) -> tuple[list[str], tuple[str, ...]]:
 
 
 def load_session(session: Session, path: Path, namespace: Mapping[str, Any], cell: Cell) -> Kept:
-    """Add a session written by `save_session` to the present one. Its last run becomes the last run."""
+    """Add a saved session to the present one; its last run becomes the last run."""
     if not path.is_file():
         raise LedgerError(f"There is no file {path.name!r}. %agents save FILE writes one.")
     data = _read(path)
@@ -95,7 +94,7 @@ def load_session(session: Session, path: Path, namespace: Mapping[str, Any], cel
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return a session file's content without its runs; raise `LedgerError` if it is no such file."""
+    """Return the content without its runs; raise `LedgerError` if it is no such file."""
     ledger = Ledger(path)
     try:
         note = ledger.get(NOTE)

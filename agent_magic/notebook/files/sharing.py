@@ -21,7 +21,6 @@ STAMP = "application/vnd.agent-magic.provenance+json"
 
 
 def beside(notebook: Path) -> Path:
-    """Return the path of a notebook's cassette."""
     return notebook.with_name(notebook.stem + (TEXT_ENDING if in_browser() else ENDING))
 
 
@@ -32,7 +31,7 @@ def notebook_of(names: Mapping[str, Any], environment: Mapping[str, str]) -> Pat
 
 
 def holds(notebook: Path, cell: str) -> bool:
-    """Return whether the saved notebook has a cell with this text."""
+    """True if the saved notebook has a cell with this text."""
     try:
         cells: list[Any] = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     except (ValueError, KeyError, TypeError):
@@ -55,7 +54,6 @@ def worth_sharing(runs: Sequence[Run]) -> list[Run]:
 
 
 def stamp_bundle(stamp: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stamp as a notebook shows it."""
     versions = ", ".join(f"{name} {number}" for name, number in sorted(stamp["made_with"].items()))
     source = "simulated by the mock server" if stamp["simulated"] else ", ".join(stamp["sources"]) or "nobody"
     where = "this page" if in_browser() else "a clean process, without a key and without a network"

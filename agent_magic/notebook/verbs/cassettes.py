@@ -45,7 +45,6 @@ def _replay_options(parser: Parser) -> None:
 
 
 def pace_of(word: str | None) -> float | None:
-    """Parse `--pace`."""
     if word is None or word == "real":
         return 1.0 if word else None
     try:

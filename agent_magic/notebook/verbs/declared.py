@@ -127,7 +127,7 @@ def _table(
 
 
 def _last_words(session: Session, plan: str) -> dict[str, str]:
-    """Return the result of each agent or group in the last run of a plan: `38 of 40 succeeded`."""
+    """Return the result of each agent or group in the last run: `38 of 40 succeeded`."""
     run = next((one for one in reversed(session.runs) if one.plan.name == plan), None)
     states: dict[str, list[str]] = {}
     for step, state in zip(run.plan.agents, states_of(run.record), strict=True) if run is not None else ():

@@ -195,7 +195,7 @@ VERBS = {
 
 
 async def plan_goal(ctx: CommandContext, line: str, goal: str) -> None:
-    """Ask for a plan of the goal in a `%%plan` cell, show it, and put its cells below without running them."""
+    """Ask for a plan of the goal, show it, and put its cells below without running them."""
     given, session = PARSERS["plan"].read(line), ctx.session
     for text in tool_lines_note(goal):
         note(text)

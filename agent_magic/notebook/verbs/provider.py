@@ -118,7 +118,7 @@ def _note_place(ctx: CommandContext, where: str | None, *, is_variable: bool) ->
 
 
 def _chat(given: Namespace) -> Chat:
-    """Return the provider of `chat URL`. The key is from the environment, since a cell is saved with its text."""
+    """The key is from the environment, since a cell is saved with its text."""
     if given.address is None:
         raise UsageError("Where is it? %agents connect chat http://127.0.0.1:8000/v1")
     from agent_magic.providers.chat.client import Chat  # noqa: PLC0415  # lazy: most notebooks never ask such a server
@@ -150,7 +150,7 @@ def _check_options(given: Namespace, *, is_variable: bool) -> None:
 
 
 def _is_variable(where: str | None, variables: Mapping[str, Any]) -> bool:
-    """Return whether a word names a variable, not a module, as after `import dask`."""
+    """True if a word names a variable, not a module, as after `import dask`."""
     if where in PLACES and where in variables:
         try:
             as_provider(variables[where])
@@ -182,10 +182,7 @@ def _limits(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _limits_page(pacer: Pacer, records: Sequence[RunRecord], kernels: int) -> Page:
-    """Return a row per model class: the used part of each limit in the last minute, and its source.
-
-    If several kernels divide the limits, it has their number, and this one's part.
-    """
+    """Return a row per model class: the used part of each limit in the last minute, and its source."""
     pools, rows = pacer.health(time.monotonic()), list[tuple[str, ...]]()
     for name in dict.fromkeys((*pacer.given, *pools)):
         if name in pools:
@@ -210,13 +207,13 @@ def _limits_page(pacer: Pacer, records: Sequence[RunRecord], kernels: int) -> Pa
 
 
 def _used(limit: float | None, used: float, share: float) -> str:
-    """Write the use of a limit: `7 of 1,000`, of a part of it `7 of 1,000 (40 %)`."""
+    """Write `7 of 1,000`, of a part of the limit `7 of 1,000 (40 %)`."""
     part = f" ({100 * share:.0f} %)" if share < 1.0 else ""
     return f"{used:,.0f} of {'unknown' if limit is None else _round(limit)}{part}"
 
 
 def _round(limit: float) -> str:
-    """Format a limit, round ones in thousands or millions: `400k`, `2M`."""
+    """Write round limits in thousands or millions: `400k`, `2M`."""
     for by, sign in ((1_000_000, "M"), (1_000, "k")):
         if limit >= max(by, 100_000) and limit % by == 0:
             return f"{limit / by:,.0f}{sign}"

@@ -50,7 +50,7 @@ def _show(ctx: CommandContext, given: Namespace) -> None:
 
 
 def show_result(run: Run, name: str, *, markdown: bool) -> None:
-    """Show the answer of an agent, as text or as Markdown; for a group its frame."""
+    """Show the answer of an agent; for a group its frame."""
     if name in run.plan.groups:
         display_value(run.each(name))
     elif markdown:
@@ -64,7 +64,7 @@ def _error(ctx: CommandContext, given: Namespace) -> None:
 
 
 def answer_text(run: Run, name: str) -> str:
-    """Return the answer of an agent, or the part of it that arrived."""
+    """Return the answer, or the part of it that arrived."""
     result = run[name]
     if result.text:
         return result.text
@@ -72,7 +72,7 @@ def answer_text(run: Run, name: str) -> str:
 
 
 def error_page(run: Run, name: str) -> Page:
-    """Return a page on why an agent failed, attempt by attempt; for a group, its first failed agents."""
+    """Say why an agent failed, attempt by attempt; for a group, its first failed agents."""
     if name not in run.plan.groups:
         return Page([*_errors(run[name]), *_step(run[name])])
     members = [run.record.results[number] for number in run.plan.groups[name].values()]
@@ -84,7 +84,7 @@ def error_page(run: Run, name: str) -> Page:
 
 
 def _step(result: AgentResult) -> list[Block]:
-    """Return the next step for a failed agent. A rejected request or a function must be fixed first."""
+    """Return the next step; a rejected request or a function must be fixed first."""
     if result.status != "failed" or result.kind == IN_DOUBT:
         return []
     is_wrong = result.kind == Rejected.__name__ or result.is_task

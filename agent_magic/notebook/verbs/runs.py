@@ -51,7 +51,6 @@ def add_plan_options(parser: Parser) -> None:
 
 
 def add_run_options(parser: Parser) -> None:
-    """Add the options of a run."""
     add_plan_options(parser)
     add_policy(parser)
     parser.add_argument("--fresh", action="store_true", help="Reuse no earlier answer.")
@@ -66,7 +65,7 @@ def _add_estimate_options(parser: Parser) -> None:
 async def run_and_tell(
     ctx: CommandContext, given: Namespace, plan: Plan, resumed: Resumed = ANEW, *, answer: str | None = None
 ) -> Run:
-    """Run a plan in a cell with these options, and print the notes that the picture or answer does not show."""
+    """Run a plan in a cell, and print the notes that the picture or answer does not show."""
     session, policy, graphic = ctx.session, ctx.policy(given), is_kernel(ctx.shell)
     front: Any = {"graphic": graphic, "asks": can_decide(ctx.shell) and answer is None, "answer": answer}
     before = None if session.last is None else session.last.record
@@ -104,7 +103,7 @@ def tell_end(
 
 
 def _recording_note(session: Session, run: Run, policy: Policy) -> str:
-    """Return the recording beside a notebook if its server is unreachable; empty if there is none."""
+    """Name the recording beside a notebook if its server is unreachable."""
     if session.deck is not None or all(one.kind != Unreachable.__name__ for one in run.record.results):
         return ""
     found = recording_beside(run.plan, Path.cwd(), timeout_s=policy.timeout_s)
@@ -146,7 +145,7 @@ async def ask_at_once(ctx: CommandContext, name: str, plan_name: str) -> None:
 
 
 def needs_person(plan: Plan) -> bool:
-    """Return whether a person must approve an answer or a call of this plan."""
+    """True if a person must approve an answer or a call of this plan."""
     agents = [one for one in plan.agents if not one.is_task]
     return any(one.ask or any(isinstance(tool, Tool) and tool.ask for tool in one.tools) for one in agents)
 
@@ -188,7 +187,7 @@ async def _wait(ctx: CommandContext, _: Namespace) -> Run:
 
 
 async def _end_in_its_cell(session: Session) -> Run:
-    """Wait for a run that a cell of a subshell, a thread or a task waits for, too. Stop in this cell stops it."""
+    """Wait for a run that a cell of a subshell, a thread or a task waits for, too; Stop in this cell stops it."""
     if not session.running:
         raise UsageError("Nothing runs. %agents start starts a run in the background.")
     driver = session.running[-1]

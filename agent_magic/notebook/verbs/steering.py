@@ -70,7 +70,7 @@ async def _stop(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _told(ctx: CommandContext, names: list[str], word: str) -> str:
-    """Return the agents that will be stopped or skipped; empty without names. Call this first."""
+    """Name the agents that will be stopped or skipped, before they are."""
     open_now = [
         name
         for driver in ctx.session.running
@@ -119,11 +119,7 @@ def _resume_options(parser: Parser) -> None:
 
 
 def _cut_run(ctx: CommandContext, number: int | None) -> Run:
-    """Open this notebook's last cut run, or a run by its number.
-
-    Raises:
-        UsageError: There is none, or the ledger is off.
-    """
+    """Open this notebook's last cut run, or a run by its number; raise `UsageError` if there is none."""
     ledger = ctx.session.keeping.ledger
     if ledger is None:
         raise UsageError("The ledger is off, so no run before this kernel is known. %agents run runs what is declared.")
@@ -189,11 +185,7 @@ async def run_again(
 
 
 def _rejected(ctx: CommandContext, plan: Plan, last: Run) -> list[str]:
-    """Return the agents with requests that would be rejected again.
-
-    Raises:
-        UsageError: No other agents are left.
-    """
+    """Return the agents with requests that would be rejected again; raise `UsageError` if no others are left."""
     session = ctx.session
     found = rejected_before(session, plan, last)
     if not found:

@@ -98,7 +98,6 @@ def _is_same(plan: Plan, run: Run, ctx: CommandContext) -> bool:
 
 
 def _values(name: str, text: str) -> list[Any]:
-    """Read the values of an option; raise `UsageError` if one cannot be read."""
     words = [one.strip() for one in text.split(",")]
     if not all(words):
         raise UsageError(f"%agents whatif --{name} {text}: empty value. Write 1,4,16 without spaces.")

@@ -137,7 +137,7 @@ def _apply(ctx: CommandContext, given: Namespace) -> None:
 
 
 def is_applied(ctx: CommandContext, change: Applied[Any]) -> bool:
-    """Return whether the declarations have all of a change, however made."""
+    """True if the declarations have all of a change, however made."""
     declared = {one.name: one for one in ctx.session.registry(change.plan.name).agents}
     for name, options in change.agents.items():
         one = declared.get(name)
