@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Message
 
 Source = Literal["live", "ledger", "replay", "simulated", "forecast", "shared", "edited"]
-"""Where a result is from. `forecast` answers do not exist; `shared` is another step's, `edited` the user's."""
+"""`forecast` answers do not exist; `shared` is another step's, `edited` the user's."""
 
 SOURCES: Final = frozenset(get_args(Source))
 
@@ -22,21 +22,21 @@ Status = Literal["pending", "queued", "running", "succeeded", "failed", "skipped
 
 PAUSED = "pause_turn"
 TOOL_USE = "tool_use"
-"""The stop reason of a response that asks for tools: a turn, never an answer."""
+"""A turn that asks for tools, never an answer."""
 TURNS = frozenset({PAUSED, TOOL_USE})
-"""The stop reasons after which a conversation goes on."""
+"""A conversation goes on after these."""
 TIMED = frozenset({"live", "simulated", "replay", "forecast"})
-"""Sources with seconds of a model's work."""
+"""With seconds of a model's work."""
 NOT_REUSED = frozenset({"refusal", PAUSED})
-"""Stop reasons of answers that are bought again. One cut at `max_tokens` is served: a new one would be cut too."""
+"""Bought again. An answer cut at `max_tokens` is served: a new one would be cut too."""
 ESCALATED = "Escalated"
-"""Kind of an attempt with an answer rejected by its cascade, so that the next model is asked."""
+"""The cascade rejected the answer and asks the next model."""
 CHARS_PER_TOKEN = 4
 """The usual rule of thumb for English, for texts that were not counted."""
 
 
 BYTES_PER_TOKEN = 4
-"""The same of output, by its bytes: letters of other scripts take several bytes, and more tokens."""
+"""Of output: letters of other scripts take several bytes, and more tokens."""
 
 
 def utf8_length(text: str) -> int:
@@ -56,10 +56,9 @@ class Usage:
 
     Attributes:
         input_tokens: Uncached input.
-        cache_write_tokens: Input written to the prompt cache, for 5 minutes and 1 hour together.
+        cache_write_tokens: For 5 minutes and 1 hour together.
         output_tokens: Output, thinking included.
         searches: Web searches by the provider, which are billed one by one.
-        estimated: True if the server sent no final count.
     """
 
     input_tokens: int | None = None
@@ -72,7 +71,7 @@ class Usage:
 
     @property
     def total_input_tokens(self) -> int | None:
-        """All input: uncached, read and written; `None` if unknown."""
+        """Uncached, read and written."""
         if self.input_tokens is None:
             return None
         return self.input_tokens + (self.cache_read_tokens or 0) + (self.cache_write_tokens or 0)
@@ -87,16 +86,16 @@ class Usage:
 
     @property
     def limited_input_tokens(self) -> int | None:
-        """Input that counts against a rate limit: uncached and written, not read; `None` if unknown."""
+        """What counts against a rate limit: uncached and written input, not read."""
         return None if self.input_tokens is None else self.input_tokens + (self.cache_write_tokens or 0)
 
 
 NOTHING_USED = Usage(0, cache_read_tokens=0, cache_write_tokens=0, output_tokens=0)
-"""The usage of a rejected request: it is not billed."""
+"""A rejected request is not billed."""
 
 
 class Citation(NamedTuple):
-    """A citation: supported text, title of the document, place such as `page 3`, and quote."""
+    """A quote from a document for a part of the answer; `where` is such as `page 3`."""
 
     text: str
     title: str
@@ -109,13 +108,12 @@ class Answer:
     """A complete reply.
 
     Attributes:
-        text: The text blocks, joined.
         stop_reason: The API's reason, such as `end_turn` or `max_tokens`.
         refusal: Category of a refusal, if it is one.
         content: Content blocks as JSON, if the conversation continues from them.
         batch: The vendor's batch id; empty for a live request.
         original: The model's text of an edited answer.
-        turns: Calls of tools and their results between the request and this answer, if taken over from an earlier run.
+        turns: Calls of tools and their results before this answer, if taken over from an earlier run.
     """
 
     text: str
@@ -134,7 +132,7 @@ class Answer:
 
 
 class Price(NamedTuple):
-    """The cost of an attempt, if known, and its source, such as `genai-prices 0.2.3` or `given`."""
+    """`basis` is the source of the price, such as `genai-prices 0.2.3` or `given`."""
 
     cost_usd: float | None
     basis: str
@@ -146,7 +144,6 @@ NOT_BILLED = Price(0.0, "not billed")
 
 
 def add_usage(parts: Iterable[Usage]) -> Usage:
-    """Add token counts. A count is `None` if no part knows it."""
     parts = list(parts)
     return Usage(
         total_tokens(one.input_tokens for one in parts),
@@ -170,7 +167,7 @@ def total_usd(costs: Iterable[float | None]) -> float | None:
 
 
 def is_reusable(answer: Answer, *, simulated: bool = False) -> bool:
-    """Return whether an answer may be served again: bought (or simulated, if wanted), complete and no refusal."""
+    """Return whether an answer is bought (or simulated, if wanted), complete and no refusal."""
     # A paused answer is not complete, but its continuation is bought only once if the pause is served again.
     bought = answer.source == "live" or (simulated and answer.source == "simulated")
     continues = answer.stop_reason == PAUSED and answer.content is not None

@@ -16,13 +16,12 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, repr=False)
 class Attempt:
-    """One request of an agent: a view of its events. Times in seconds since the run began; `None` means unknown.
+    """A view of the events of one request. Times in seconds since the run began; `None` means unknown.
 
     Attributes:
         free_s: When its agent could have sent it: ready, or done with the attempt before.
         backoff_s: Seconds of backoff from then on after a failure.
         turn: Turn of the conversation, from 1. A retry has the turn of the failed attempt.
-        ended: The end event; `None` while it runs.
     """
 
     agent: str
@@ -56,7 +55,6 @@ class Attempt:
 
     @property
     def queued_s(self) -> float:
-        """Seconds in the queue, without backoff."""
         return self.begun.granted_s - self.free_s - self.backoff_s
 
     @property
@@ -82,7 +80,6 @@ class Attempt:
 
     @property
     def error(self) -> str | None:
-        """What went wrong, in one line; `None` for a success."""
         return None if self.ended is None else self.ended.error
 
     @property
@@ -92,7 +89,6 @@ class Attempt:
 
     @property
     def partial(self) -> str:
-        """Text received before an incomplete answer broke off."""
         return "" if self.ended is None else self.ended.partial
 
     @property
@@ -113,7 +109,7 @@ class Attempt:
 
     @property
     def is_served(self) -> bool:
-        """True if nothing was sent: the answer was bought before, or by an identical step."""
+        """True if the answer was bought before, or by an identical step."""
         ended = self.ended
         return ended is not None and (ended.source == "ledger" or ended.price in {PAID_BEFORE, SHARED})
 
@@ -129,7 +125,7 @@ class Attempt:
 
     @property
     def asks_for_more(self) -> bool:
-        """True if the response is a turn of a conversation that goes on."""
+        """True for a turn of a conversation that goes on."""
         return self.answer is not None and self.answer.stop_reason in TURNS
 
     @property
@@ -138,12 +134,10 @@ class Attempt:
 
     @property
     def endpoint(self) -> str:
-        """The endpoint; empty if there is only one."""
         return self.begun.endpoint
 
     @property
     def worker(self) -> str:
-        """The worker process that made the request; empty for the kernel, and while it runs."""
         return "" if self.ended is None else self.ended.worker
 
     @property

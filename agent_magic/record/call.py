@@ -1,4 +1,4 @@
-"""One call of a function: of a tool that a response asks for, or of a task. Its two events tell it."""
+"""One call of a function: of a tool that a response asks for, or of a task."""
 
 from __future__ import annotations
 
@@ -21,13 +21,9 @@ SAVE: Final = "save"
 
 @dataclass(slots=True, repr=False)
 class ToolCall:
-    """One function call: a view of its events. Times in seconds since the run began; `None` means unknown.
+    """A view of the events of one call. Times in seconds since the run began; `None` means unknown.
 
-    Attributes:
-        free_s: When it could have begun.
-        backoff_s: Seconds of backoff from then on after a failed call.
-        ended: The end event; `None` while it runs.
-        prints: Printed output so far.
+    `free_s` is when it could have begun, `prints` the output so far.
     """
 
     agent: str
@@ -59,7 +55,6 @@ class ToolCall:
 
     @property
     def arguments(self) -> str:
-        """The model's arguments as JSON text; empty for a task."""
         return self.begun.arguments
 
     @property
@@ -97,7 +92,7 @@ class ToolCall:
 
     @property
     def is_own(self) -> bool:
-        """True if no response requested it: a task, a person's review of an answer, or saving one."""
+        """True if no response requested it: a task, a person's review, or saving an answer."""
         return not self.begun.id
 
     @property
@@ -128,7 +123,7 @@ class Stretch(NamedTuple):
 
 
 def stretches(calls: Sequence[ToolCall], since_s: float) -> Iterator[Stretch]:
-    """Yield the time of calls that began together, without gaps: tools' while any runs, else the next call's wait."""
+    """Yield the time of calls that began together: tools' while any runs, else the next call's wait."""
     running = [one for one in calls if one.ended is None]
     marks = {one.started_s for one in calls} | {one.ended.at_s for one in calls if one.ended is not None}
     for start_s, end_s in pairwise(sorted({since_s, *(mark for mark in marks if mark > since_s)})):
@@ -143,7 +138,7 @@ def stretches(calls: Sequence[ToolCall], since_s: float) -> Iterator[Stretch]:
 
 
 def own_text(calls: Sequence[ToolCall], turn: int) -> str:
-    """Return a task's result (turn 0), or the answer of a turn as edited by a person; empty for neither."""
+    """Return a task's result (turn 0), or an answer as edited by a person; empty for neither."""
     own = [one for one in calls if one.is_own and one.turn == turn]
     return next((one.result for one in reversed(own) if not turn or one.tool == APPROVAL), "")
 

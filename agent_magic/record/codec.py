@@ -1,8 +1,7 @@
 """Values as JSON and back: the codec of cassettes and the ledger.
 
-The caller names the class to read. Nothing in the data chooses a class or calls anything, so a file from a stranger
-can be wrong but not harmful. A line is ASCII with sorted keys: the same value makes the same bytes, and lone
-surrogates and NUL survive.
+Nothing in the data chooses a class or calls anything, so a file from a stranger can be wrong but not harmful. The same
+value makes the same bytes, and lone surrogates and NUL survive.
 """
 
 from __future__ import annotations
@@ -53,12 +52,12 @@ SELDOM: dict[type, frozenset[str]] = {
     events.AttemptEnded: frozenset({"worker"}),
     events.AttemptStarted: frozenset({"endpoint"}),
 }
-"""Fields that are omitted if empty, as they are in most requests, answers and calls."""
+"""Omitted if empty, as they are in most requests, answers and calls."""
 EVENTS: dict[str, type[Event]] = {kind.__name__: kind for kind in get_args(events.Event)}
 
 
 def to_json(value: object) -> Any:
-    """Return a value as plain data. `nan` and `inf` become `None`."""
+    """Return plain data. `nan` and `inf` become `None`."""
     kind = type(value)
     if kind in PLAIN:
         return value
@@ -79,7 +78,7 @@ def to_json(value: object) -> Any:
 
 
 def from_json(kind: type[T], data: object) -> T:
-    """Read a value of a class from plain data; the message of a `ValueError` names the field, never its content."""
+    """Read a value of a class; the message of a `ValueError` names the field, never its content."""
     return _reader(kind)(data)
 
 
@@ -96,12 +95,10 @@ def event_from_json(data: object) -> Event:
 
 
 def line_of(data: object) -> str:
-    """Write plain data as one line of ASCII, keys in order, without its line feed."""
     return _ENCODER.encode(data)
 
 
 def data_of(line: str) -> dict[str, Any]:
-    """Read a line that holds one object; raise `ValueError` if it does not."""
     try:
         data: Any = _DECODER.decode(line)
     except RecursionError:
@@ -121,7 +118,6 @@ _DECODER = json.JSONDecoder(parse_constant=_no_number)
 
 @functools.cache
 def _fields(kind: type) -> tuple[str, ...]:
-    """Name the fields of a class of values; none for any other class."""
     plain: Any = kind
     if dataclasses.is_dataclass(plain):
         return tuple(field.name for field in dataclasses.fields(plain) if field.compare)  # bytes are kept elsewhere
@@ -131,7 +127,7 @@ def _fields(kind: type) -> tuple[str, ...]:
 
 @functools.cache
 def _reader(kind: Any) -> Any:
-    """Return a function that reads a value of this type from plain data, and checks it."""
+    """Return a function that reads and checks a value of this type."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in {Union, UnionType}:
         read = functools.partial(_any_of, tuple(_reader(one) for one in inner if one is not NoneType))
@@ -158,7 +154,6 @@ def _reader_of_one(kind: Any, origin: Any, inner: tuple[Any, ...]) -> Any:
 
 
 def _readers(kind: Any) -> dict[str, tuple[Any, bool]]:
-    """Return the reader of each field of a class, and whether the field has a default."""
     hints = get_type_hints(kind, localns=NAMES)
     if dataclasses.is_dataclass(kind):
         unset = dataclasses.MISSING
@@ -227,7 +222,6 @@ def _any_of(readers: tuple[Any, ...], data: Any) -> Any:
 
 
 def _anything(data: Any) -> Any:
-    """Return any plain data, its numbers checked."""
     if isinstance(data, list):
         return [_anything(one) for one in cast("list[Any]", data)]
     if isinstance(data, dict):

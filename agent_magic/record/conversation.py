@@ -1,4 +1,4 @@
-"""The conversation of an agent up to its answer. An agent that continues it sends all of it again, byte for byte."""
+"""The conversation of an agent up to its answer, which an agent that continues it sends again, byte for byte."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def conversation_of(result: AgentResult) -> Request | None:
 
 
 def answered(request: Request, answer: Answer, text: str = "") -> Request:
-    """Return a request with an answer appended; `text` replaces the answer's blocks or text."""
+    """Append an answer; `text` replaces its blocks or text."""
     content = answer.content
     if text or content is None:
         said = text or answer.text
@@ -39,7 +39,7 @@ def answered(request: Request, answer: Answer, text: str = "") -> Request:
 
 
 def exported(request: Request) -> list[dict[str, Any]]:
-    """Write a conversation as the `messages` of the API, files by their sha256."""
+    """Return the `messages` of the API, files by their sha256."""
     found: list[dict[str, Any]] = request.canonical()["messages"]
     return found
 
@@ -49,7 +49,6 @@ CONVERSATION: Final[Mapping[str, str]] = {"turn": "Int64", "role": "string", "ki
 
 
 def conversation_frame(request: Request | None) -> pd.DataFrame:
-    """Return a conversation as a frame: one row per block, in order."""
     import pandas as pd
 
     rows = [] if request is None else [*_rows(exported(request))]

@@ -1,4 +1,4 @@
-"""How values show themselves. The room `show` registers that by class; see `agent_magic.show.bundles`."""
+"""How values show themselves; `agent_magic.show.bundles` registers that by class."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from functools import singledispatch
 
 @singledispatch
 def bundle_of(value: object) -> dict[str, str]:
-    """Return the displayed forms of a value, by MIME type."""
     return {"text/plain": repr(value)}
 
 

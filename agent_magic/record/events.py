@@ -32,13 +32,7 @@ class AgentReady(NamedTuple):
 
 
 class AttemptStarted(NamedTuple):
-    """A request was sent.
-
-    Attributes:
-        granted_s: When the agent was admitted; until `at_s` its prompt was written.
-        held_by: The reason it waited before: `slot`, `barrier`, `backoff`, ..., or empty.
-        endpoint: Empty if there is only one.
-    """
+    """A request was sent. Its agent was admitted at `granted_s`, and waited for `held_by` before."""
 
     at_s: float
     agent: int
@@ -58,13 +52,10 @@ class FirstToken(NamedTuple):
 
 
 class AttemptEnded(NamedTuple):
-    """An attempt ended: answered, failed or cancelled.
+    """An attempt ended: answered (a refusal has an error, too), failed or cancelled.
 
-    Attributes:
-        answer: The complete reply, if any. A refusal is one, with an error beside it.
-        kind: Class of the error, such as `RateLimited`, or `cancelled`; `None` on success.
-        partial: Text received before an incomplete reply broke off.
-        worker: The worker process that made the request; empty for the kernel.
+    `kind` is the class of the error, such as `RateLimited`; `partial` the text of a broken reply; `worker` is empty for
+    the kernel.
     """
 
     at_s: float
@@ -91,13 +82,9 @@ class BackoffStarted(NamedTuple):
 
 
 class CallStarted(NamedTuple):
-    """A function is called: a tool requested by a response, or a task. Stored before the function runs.
+    """A function is called, which is stored before: a tool (`turn` and `id` say by whom), or a task.
 
-    Attributes:
-        turn: Number of the attempt that requested it; 0 for a task.
-        id: The provider's id of the call; empty for a task.
-        arguments: The model's arguments as JSON text; empty for a task.
-        code: Fingerprint of the function's source; empty if unknown.
+    `code` is the fingerprint of the function's source, if known.
     """
 
     at_s: float
@@ -112,7 +99,7 @@ class CallStarted(NamedTuple):
 
 
 class Artifact(NamedTuple):
-    """A written file: its path, relative to the notebook's folder with `/`, and its fingerprint."""
+    """A written file; its path is relative to the notebook's folder, with `/`."""
 
     path: str
     sha256: str
@@ -129,7 +116,6 @@ class CallEnded(NamedTuple):
         blocks: True if `result` is content blocks.
         takes: A task's inputs as fingerprints; see `agent_magic.record.task_inputs`.
         files: Pictures and PDFs in `result`, which has the sha256 of each.
-        worker: The worker process that made it; empty for the kernel's machine.
     """
 
     at_s: float

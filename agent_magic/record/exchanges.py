@@ -39,7 +39,6 @@ def seen_run(record: RunRecord) -> SeenRun:
 
 
 def exchanges_of(record: RunRecord) -> Iterator[tuple[Attempt, Exchange]]:
-    """Yield the requests that a server worked on, each with its timing, in the order they were sent."""
     for attempt in record.attempts:
         if (exchange := exchange_of(attempt)) is not None:
             yield attempt, exchange

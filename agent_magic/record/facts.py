@@ -1,4 +1,4 @@
-"""Facts of requests: which were sent, answered, refused or failed, defined once for all that count or sum them."""
+"""Facts of requests, defined once for all that count or sum them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Asker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The requests of a step, of several, or of a run (served answers included), and their measured parts."""
+    """The requests of a step, of several, or of a run, served answers included."""
 
     # Computed on access, since an active run grows.
 
@@ -66,17 +66,16 @@ class Facts:
 
     @property
     def ended(self) -> list[Attempt]:
-        """Those that do not run any more, served ones included."""
         return [one for one in self.attempts if one.ended is not None]
 
     @property
     def succeeded(self) -> list[Attempt]:
-        """Those with an accepted answer, served ones included."""
+        """Served ones included."""
         return [one for one in self.attempts if one.status == "succeeded"]
 
     @property
     def failed(self) -> list[Attempt]:
-        """Those that failed; not those that were cancelled, or passed to a dearer model."""
+        """Not those that were cancelled, or passed to a dearer model."""
         return [one for one in self.attempts if one.status == "failed"]
 
     @property
@@ -117,7 +116,6 @@ class Facts:
 
     @property
     def spans(self) -> list[tuple[float, float]]:
-        """When each ended request was in flight, as (start, end)."""
         return [(one.started_s, one.ended_s) for one in self.sent if one.ended_s is not None]
 
     @property
@@ -126,12 +124,10 @@ class Facts:
 
     @property
     def reasons(self) -> set[str]:
-        """The reasons of their agents' waits; with an empty text if one had none."""
         return {one.held_by for one in self.attempts}
 
     @property
     def kinds(self) -> set[str | None]:
-        """The classes of their errors; `None` among them if one has none."""
         return {one.kind for one in self.attempts}
 
     @property

@@ -48,7 +48,7 @@ def _no_file_name(path: object, error: type[AgentMagicError]) -> AgentMagicError
 
 
 def check_regular(path: Path, error: type[AgentMagicError], hint: str = "Choose another name.") -> None:
-    """Raise `error` for anything but a regular file: a folder, a device, a pipe. It is not opened."""
+    """Raise `error` for a folder, a device or a pipe, without opening it."""
     try:
         kind = stat.S_IFMT(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):

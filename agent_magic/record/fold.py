@@ -64,7 +64,7 @@ def _turn(before: Sequence[Attempt], event: AttemptStarted) -> int:
 
 
 def _free_s(result: AgentResult, now_s: float) -> float:
-    """Return since when an agent could go: ready, or done with its last attempt; `now_s` if unknown."""
+    """Return since when an agent could go: ready, or done with its last attempt."""
     since_s = result.attempts[-1].ended_s if result.attempts else result.ready_s
     if since_s is None:
         return now_s
@@ -74,7 +74,6 @@ def _free_s(result: AgentResult, now_s: float) -> float:
 
 
 def _end_backoff(result: AgentResult, free_s: float, now_s: float) -> float:
-    """Return for how long an agent has waited to retry, and end that wait."""
     until_s, result.waits_until_s, result.waits_why = result.waits_until_s, None, ""
     return 0.0 if until_s is None else max(0.0, min(until_s, now_s) - free_s)
 

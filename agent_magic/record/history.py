@@ -17,17 +17,16 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 MEASURED = frozenset({"live", "simulated"})
-"""Sources with measured seconds; simulated ones are never mixed with real ones."""
+"""Simulated ones are never mixed with real ones."""
 
 MOST_RUNS = 20
-"""Number of runs that are evidence of a server's behaviour under load, since servers change."""
+"""Evidence of a server's behaviour under load; servers change."""
 
 
 class Past(NamedTuple):
     """One complete answer.
 
     Attributes:
-        input_tokens: All input, cached or not.
         calls: True if it calls tools, so that another turn followed.
         elsewhere: True if it was simulated by another mock server: its length counts, its seconds do not.
         prompt: Fingerprint of the agent's declaration, see `agent_magic.declare.step.prompt_of`; empty if unknown.
@@ -68,10 +67,6 @@ class History:
         time_factor: Speed of the connected mock server relative to a model; 1 for others.
         origin: The current server, as in records.
         earlier: Looks up the timing of earlier sessions at an origin, oldest first.
-
-    Attributes:
-        found: Cache of conclusions, until more is learned.
-        shared: Answers shared with identical requests, kept apart from the others.
     """
 
     def __init__(
@@ -95,7 +90,7 @@ class History:
             self.add(row)
 
     def __getstate__(self) -> dict[str, object]:
-        """Return the state without the ledger, so that a run can be copied and pickled."""
+        """Leave out the ledger, so that a run can be copied and pickled."""
         return {**vars(self), "_look_up": None, "found": {}}
 
     def __len__(self) -> int:
@@ -137,7 +132,7 @@ class History:
         return found
 
     def runs_at(self, origin: str) -> list[SeenRun]:
-        """Return the timing of the latest runs at an origin, oldest first, each once, earlier sessions included."""
+        """Return the timing of the latest runs at an origin, oldest first, each once."""
         # A mock server without a known address may be another one each time; only runs of this session count
         # for it.
         own = [run for run in self.runs if run.origin == origin]
@@ -204,7 +199,6 @@ class Told:
         self._plan, self._run, self._prompts = record.plan, record.uid, dict[str, str]()
 
     def past(self, attempt: Attempt, *, simulated: bool) -> Past | None:
-        """Return the complete answer of an attempt; `None` if there is none or its seconds are unknown."""
         answer, api_s = attempt.answer, attempt.api_s
         if answer is None or not attempt.is_answered or api_s is None:
             return None

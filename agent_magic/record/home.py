@@ -1,7 +1,7 @@
 """The home of a run: the notebook or script that started it, in a ledger shared by many.
 
-A *home* is the path of the notebook if the front end tells it, as JupyterLab, VS Code and Papermill do, or of the
-script. Otherwise, as under nbclient and in a terminal, it is the working folder with a slash at its end.
+It is the path of the notebook if the front end tells it, as JupyterLab, VS Code and Papermill do, or of the script;
+else, as under nbclient and in a terminal, the working folder with a slash at its end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ NOTEBOOK = ".ipynb"
 
 
 def told_notebooks(names: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
-    """Yield the paths of the running notebook, as front ends tell them in variables and the environment."""
     # JupyterLab sets the environment as the kernel starts, so a later name is not in it.
     for told in (names.get("__vsc_ipynb_file__"), environment.get("JPY_SESSION_NAME"), names.get("__session__")):
         if isinstance(told, str) and told.endswith(NOTEBOOK):

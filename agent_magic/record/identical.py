@@ -42,7 +42,6 @@ class Same:
 
     @property
     def key(self) -> str:
-        """The fingerprint of the request. The destination is the same for the whole run."""
         if not self._key:
             self._key = self._request.key("")
         return self._key
@@ -54,7 +53,7 @@ def same_of(plan: Plan, number: int, request: Request, *, fresh: bool = False) -
 
 
 def sharers_of(record: RunRecord) -> list[int | None]:
-    """Return per step of a run the first identical step; `None` if it shares nothing or this is unknown."""
+    """Return per step of a run the first identical step, if known."""
     plan, first = record.plan, dict[Hashable, int]()
     if record.same is not None:
         return [*record.same]

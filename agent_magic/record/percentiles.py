@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 ENOUGH: Mapping[int, int] = {50: 1, 95: 20, 99: 100}
-"""Minimum number of values by percentile: with fewer it would be the largest of them."""
+"""With fewer values it would be the largest of them."""
 
 
 def percentile(values: Iterable[float], percent: int) -> float | None:
-    """Return a percentile by nearest rank, which is one of the values; `None` if there are fewer than `ENOUGH`."""
+    """Return a percentile by nearest rank; `None` if there are fewer values than `ENOUGH`."""
     found = sorted(values)
     if len(found) < ENOUGH.get(percent, 1):
         return None

@@ -36,7 +36,7 @@ COLUMN_OF: Final[Mapping[Kind, str]] = {
     "stream": "api_s",
     "tool": "tool_s",
 }
-"""Which column of `run.agents` adds up the phases of a kind."""
+"""The column of `run.agents` that adds up the phases of a kind."""
 
 
 class Phase(NamedTuple):
@@ -100,7 +100,7 @@ def _away(calls: Sequence[ToolCall], since_s: float) -> Iterator[Phase]:
 
 
 class Span(NamedTuple):
-    """A phase of one agent, as a row: tools have the attempt that requested them, a last wait the next number."""
+    """A phase as a row: tools have the attempt that requested them, a last wait the next number."""
 
     agent: str
     attempt: int
@@ -135,7 +135,7 @@ def spans_of(record: RunRecord) -> list[Span]:
 def chain_of(record: RunRecord) -> list[int]:
     """Return the agents that determined the wall time, first to last: each is the last parent of the next to finish.
 
-    Unlike the critical path, it includes waits: their `total_s` follow one another without gaps.
+    Unlike the critical path, it includes waits.
     """
     ends = [(result.finished_s, number) for number, result in enumerate(record.results) if result.ready_s is not None]
     known = [(end, number) for end, number in ends if end is not None]

@@ -1,7 +1,4 @@
-"""Text made safe to print, since a model's or file's text may recolour, clear or reorder a terminal.
-
-Records keep it.
-"""
+"""Text made safe to print; a model's or file's text may recolour, clear or reorder a terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +18,6 @@ def clean(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """Return `text` with invisible characters as escapes."""
     return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

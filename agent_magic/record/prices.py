@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 UNKNOWN = Price(None, "unknown")
 MTOK = 1_000_000
 BATCH_PRICE = 0.5
-"""Price factor of batches, for input, output and cache. Source: the vendor's page on batches."""
+"""Source: the vendor's page on batches."""
 AT_BATCH_PRICE = ", half of it for a batch"
 NO_LIST = "none"
 """The seller without list prices: a user's own server."""
 MOST_USD = 1e9
-"""Dollars per million tokens. With higher prices sums could overflow."""
+"""Per million tokens. With higher prices sums could overflow."""
 
 
 class PriceWarning(UserWarning):
@@ -97,7 +97,7 @@ class TokenPrice:
 ModelPrice = TokenPrice | tuple[float, float]
 """A pair is input and output, in USD per million tokens."""
 SEARCH_USD = 0.01
-"""Of one search of the web. Source: the vendor's page on the web search tool, 10 USD for 1,000."""
+"""Of one search. Source: the vendor's page on the web search tool, 10 USD for 1,000."""
 Tariff = tuple[tuple[int, TokenPrice], ...]
 """Prices by length of the prompt: each is for more than this number of tokens. The last that fits counts."""
 
@@ -180,10 +180,7 @@ class Prices:
 
 
 def of_batch(price: Price, usage: Usage | None) -> Price:
-    """Return the batch price of tokens from their live price: half, but for searches.
-
-    Source: the vendor's page on them.
-    """
+    """Halve the price of tokens, not of searches. Source: the vendor's page on them."""
     if price.cost_usd is None:
         return Price(None, f"{price.basis}{AT_BATCH_PRICE}")
     searched = 0.0 if usage is None else usage.searches * SEARCH_USD
@@ -232,7 +229,6 @@ def _on_list(model: str, seller: str | None) -> Any:
 
 
 def _literals(clause: Any) -> Iterator[str]:
-    """Yield the names by which the library knows a model."""
     for part in (*getattr(clause, "or_", ()), *getattr(clause, "and_", ())):
         yield from _literals(part)
     for kind in ("equals", "starts_with", "ends_with", "contains"):
@@ -312,7 +308,7 @@ def context_window(model: str) -> int | None:
 
 
 def near_model(model: str, known: Iterable[str] = ()) -> str:
-    """Return ` Did you mean 'x'?` for the known or listed model that a name may stand for, or an empty string."""
+    """Return ` Did you mean 'x'?` for the known or listed model that a name may stand for."""
     # A part of a name, such as its family, stands for the newest model with it; otherwise spelling decides.
     names = [*known, *listed_models()]
     longer = [one for one in names if model and model.lower() in one.lower() and model != one]

@@ -38,7 +38,7 @@ Reason = Literal[
 
 
 class Wording(NamedTuple):
-    """Wording of a reason: for an agent's card, and to follow "waiting for" or "limited by"."""
+    """Words for an agent's card, and to follow "waiting for" or "limited by"."""
 
     label: str
     phrase: str
@@ -83,7 +83,7 @@ def wording(reason: str) -> Wording:
 
 
 def held(reason: str) -> str:
-    """Return the reason of a wait as an appendix: `, held by the request limit`; empty without a reason."""
+    """Return the reason of a wait as an appendix: `, held by the request limit`."""
     return f", held by {wording(reason).phrase}" if reason else ""
 
 

@@ -26,27 +26,24 @@ Kind = tuple[str, str, str, str, str, str, bool]
 
 
 class Message(NamedTuple):
-    """One message; its content blocks as a JSON array, kept byte for byte: a provider may have signed them."""
+    """Content blocks as a JSON array, kept byte for byte: a provider may have signed them."""
 
     role: Literal["user", "assistant"]
     content: str
 
 
 class Request(NamedTuple):
-    """One request: a conversation and its options. Immutable.
+    """One request: a conversation and its options.
 
     A conversation only grows: the prompt, then `messages`. Providers may refuse one whose earlier part has changed.
 
     Attributes:
-        prompt: Text of the first message.
         context: Text before everything else, shared with other requests.
         cached: True to ask the provider to cache it.
         ttl: Lifetime of that cache entry.
-        messages: Messages after the prompt.
         tools: Tool definitions as a JSON array; empty for none.
         schema: JSON schema of the answer; empty for text. The answer has its fields in this order.
         tool_choice: `none` to forbid tool calls; empty to leave it to the model.
-        cite: True to ask for citations of documents.
         cached_turns: True to ask the provider to cache the whole conversation for its next turn.
         returned: Pictures and PDFs returned by tools. `messages` has their sha256 instead of the bytes.
         shared: Length of the prompt's shared context if it has several parts; otherwise 0.
@@ -147,12 +144,11 @@ class Request(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """Everything but its text that decides its tokens: requests of one kind differ in their prompts."""
+        """Everything but its text that decides its tokens."""
         return self.model, self.system or "", self.context or "", self.tools, self.schema, self.tool_choice, self.cite
 
     @property
     def files(self) -> tuple[Attachment, ...]:
-        """All its pictures and documents, in the order in which they are sent."""
         return (*(one.attachment for one in self.attachments), *self.returned) if self.attachments else self.returned
 
     @property
@@ -164,7 +160,6 @@ class Request(NamedTuple):
         return self.max_tokens * (SERVER_ROUNDS if any("input_schema" not in one for one in tools) else 1)
 
     def texts(self) -> tuple[str, ...]:
-        """Return all text of the request, to estimate its length."""
         said = [one.content for one in self.messages]
         said += [one.attachment.text for one in self.attachments]
         schema = told_by(self.schema) or self.schema

@@ -46,7 +46,7 @@ Kind = Literal["one agent", "one after another"]
 
 
 class Base(NamedTuple):
-    """A measured run of the same job, or the mean of those in `made` (seconds and dollars by `uid`); see `repeated`."""
+    """A measured run of the same job, or the mean of those in `made` (seconds and dollars by `uid`)."""
 
     wall_s: float
     cost_usd: float | None
@@ -71,7 +71,7 @@ NO_CALLS: Final[Sequence[ToolCall]] = ()
 
 
 def _none_yet() -> list[Attempt]:
-    """Make a list; `list["Attempt"]()` takes ten times as long."""
+    """`list["Attempt"]()` takes ten times as long."""
     return []
 
 
@@ -192,7 +192,6 @@ class AgentResult(Shown):
 
     @property
     def original(self) -> str | None:
-        """The model's text, if the user has edited the answer."""
         answer = self.answer
         return answer.original if answer is not None and answer.edited else None
 
@@ -254,7 +253,6 @@ class AgentResult(Shown):
 
     @property
     def source(self) -> Source | None:
-        """Source of the result, if there is one."""
         return next((one.source for one in reversed(self.calls if self.is_task else self.attempts) if one.source), None)
 
     @property
@@ -264,7 +262,6 @@ class AgentResult(Shown):
 
     @property
     def is_shared(self) -> bool:
-        """True if it shares the answer of an identical step."""
         return bool(self.attempts) and self.attempts[-1].is_shared
 
     @property
@@ -303,7 +300,6 @@ class AgentResult(Shown):
 
     @property
     def granted_s(self) -> float | None:
-        """When it was first admitted; a task begins at once."""
         return self.started_s if self.is_task else self.attempts[0].granted_s if self.attempts else None
 
     @property
@@ -391,7 +387,7 @@ class AgentResult(Shown):
         return self.total_s - self.queued_s - self.backoff_s
 
     def work_s_until(self, now_s: float) -> float:
-        """Return the seconds of work up to a moment, running work included."""
+        """Running work included."""
         open_s = [one.start_s for one in self.away() if one.end_s is None] if self.calls else []
         open_s += [one.started_s for one in self._facts.running]
         return self.work_s + (0.0 if self.finished_s is not None else sum(max(0.0, now_s - one) for one in open_s))
@@ -400,11 +396,7 @@ class AgentResult(Shown):
 class ForecastNote(NamedTuple):
     """Makes a run's record a forecast.
 
-    Attributes:
-        basis: The weakest input: `measured`, `ledger` (earlier answers) or `assumed`.
-        assumed: Assumptions in words.
-        wall_range_s, cost_range_usd: Low and high; the cost is `None` if unknown.
-        limited_by: The server's limit that would hold it; empty if none.
+    Its `basis` is the weakest input: `measured`, `ledger` (earlier answers) or `assumed`.
     """
 
     basis: str
@@ -416,7 +408,7 @@ class ForecastNote(NamedTuple):
 
 
 class _Results(list[AgentResult]):
-    """Results of a run with places that may stay unused; each is created on access."""
+    """Places may stay unused, so each result is created on access."""
 
     def __init__(self, plan: Plan, models: Sequence[str]) -> None:
         super().__init__(cast("list[AgentResult]", [None] * len(plan)))
@@ -480,10 +472,8 @@ class RunRecord:
     """One execution of a plan, told by its events. Grows during the run.
 
     Attributes:
-        began_at: Start of the run, in UTC.
         home: Home of a run read from a ledger; see `agent_magic.record.home`.
         resumes: `uid` of the run it continues; empty for none.
-        bases: Its baselines; see `measured`.
         keeper: Stores its baselines, if the run is kept.
         replayed: Original source of replayed attempts, by agent and number of the attempt.
         provenance: File it was replayed from or kept in: file, sha256, date, versions.
@@ -579,7 +569,6 @@ class RunRecord:
 
     @property
     def rows(self) -> list[AgentResult]:
-        """The results with a row in frames and pictures: all but unused places."""
         return [one for one in self.results if one.status != "unused"]
 
     def measured(self, kind: Kind, base: Base) -> None:
@@ -590,7 +579,6 @@ class RunRecord:
 
     @property
     def attempts(self) -> list[Attempt]:
-        """All requests, in the order they were sent."""
         return sorted(Facts.of(self.results).attempts, key=lambda one: one.started_s)
 
     @property
@@ -624,7 +612,6 @@ class RunRecord:
 
     @property
     def refused(self) -> tuple[str, ...]:
-        """Agents whose passed-on answer is a refusal."""
         return tuple([one.name for one in self._whose_answer(REFUSED) if one.status == "succeeded"])
 
     @property

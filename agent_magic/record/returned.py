@@ -24,7 +24,7 @@ def capped_loops(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def capped_steps(record: RunRecord) -> dict[int, str]:
-    """Return the steps of the last rounds of loops that ended at their cap, each with the unmet condition."""
+    """Return the steps of the last rounds of such loops, each with the unmet condition."""
     overs = {f"{ROUNDS}{name}": until for name, until in capped_loops(record)}
     parts = [one.part for one in record.plan.agents] if overs else []
     return {
@@ -35,7 +35,7 @@ def capped_steps(record: RunRecord) -> dict[int, str]:
 
 
 class Returned(Mapping[str, Any]):
-    """What agents and tasks returned, by their names, read on access; those that did not return are missing."""
+    """What agents and tasks returned, by their names, read on access."""
 
     def __init__(self, record: RunRecord) -> None:
         self._record = record

@@ -1,6 +1,6 @@
 """A scan for secrets before data is shared; prints, errors and tools' results are masked by the same rules.
 
-A secret is recognised in three ways:
+A secret is recognised
 
 * by its shape: the table in `secret_shapes.toml`;
 * by its name: the value of an assignment, header, field, option, or URL part whose name says key, token, secret,
@@ -8,9 +8,8 @@ A secret is recognised in three ways:
 * by its value, if it is one of this process's environment: also in base64, in hex, and split by line breaks or
   invisible characters.
 
-A finding never shows a secret whole; its mark allows a false alarm, and nothing else. The table is our own:
-detect-secrets 1.5 knows half of these kinds by shape, finds thousands of "secrets" in the gallery by entropy, and
-brings five packages.
+The table is our own: detect-secrets 1.5 knows half of these kinds by shape, finds thousands of "secrets" in the
+gallery by entropy, and brings five packages.
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ _DENSE = re.compile(r"[A-Za-z0-9_~+/=.-]{20,}")
 _PASSWORD = re.compile(r"://[^\s/:@]*:([^\s/@]+)@")
 _INVISIBLE = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufe00-\ufe0f\ufeff]")
 _AROUND_A_BREAK = " \t\r\"'+\\#>"
-"""Characters around a line break within a text: quotes, a plus sign, a backslash."""
+"""Around a line break within a text: quotes, a plus sign, a backslash."""
 SHORTEST = 8
 SHORTEST_PASSWORD = 6
 """For a password named by its variable or URL part, if it is no word."""
@@ -129,7 +128,7 @@ SHORT_NAME = 5
 SHORTEST_RANDOM = 12
 """For a secret recognised by its name."""
 ENTROPY_BITS = 3.5
-"""Bits per character from which a long word of the environment counts as secret; English has 2.5 to 3."""
+"""Per character of a long word of the environment; English has 2.5 to 3."""
 HEAD = 4
 
 
@@ -183,7 +182,6 @@ def _is_mixed(value: str) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def _forms(value: str) -> tuple[tuple[str, str], ...]:
-    """Return the forms of a known secret, without white space, and their names."""
     data = value.encode("utf-8", "surrogatepass")
     forms = {data.hex(): " in hex", data.hex().upper(): " in hex", quote(value, safe="", errors="replace"): " in a URL"}
     forms["".join(value.split())] = ""  # last: a value that a URL need not escape is that value, and no URL
@@ -229,7 +227,7 @@ class Shape(NamedTuple):
 
 
 class Names(NamedTuple):
-    """The table of names that say their value is a secret."""
+    """Names that say their value is a secret."""
 
     telling: re.Pattern[str]
     passwords: re.Pattern[str]
@@ -270,7 +268,7 @@ def _by_sign() -> tuple[tuple[str, Shape], ...]:
 
 
 def is_random(value: str, shortest: int) -> bool:
-    """Return whether a value looks random: letters and digits mixed within words, hardly a character twice."""
+    """Return whether letters and digits are mixed within words, hardly a character twice."""
     if len(value) < shortest or len(set(value)) < min(6, shortest):
         return False
     if _HEX_IN_PARTS.fullmatch(value) and any(c.isdigit() for c in value) and any(c.isalpha() for c in value):
@@ -284,10 +282,7 @@ def is_random(value: str, shortest: int) -> bool:
 
 
 def has_checksum(value: str) -> bool:
-    """Return whether a text in base 58 ends with its checksum.
-
-    Source: https://en.bitcoin.it/wiki/Base58Check_encoding.
-    """
+    """Base 58. Source: https://en.bitcoin.it/wiki/Base58Check_encoding."""
     number = functools.reduce(lambda sum_, one: 58 * sum_ + _BASE58.index(one), value, 0)
     data = number.to_bytes(-(-number.bit_length() // 8))
     return hashlib.sha256(hashlib.sha256(data[:-4]).digest()).digest()[:4] == data[-4:]
@@ -302,7 +297,7 @@ def _is_odd(part: str) -> bool:
 
 
 def _changes(value: str) -> int:
-    """Count the changes between small letters, capitals, digits and signs: few in camelCase, many in random text."""
+    """Count the changes between kinds of characters: few in camelCase, many in random text."""
     kinds = [(c.isdigit(), c.isupper(), c.islower()) for c in value]
     return sum(one != other for one, other in pairwise(kinds))
 
@@ -321,7 +316,6 @@ class _Field(NamedTuple):
     told: bool = False
 
     def kind(self) -> str:
-        """Return the kind of secret of the value; empty if it does not look like one."""
         names = tables()[1]
         words = [word.lower() for word in _WORD.findall(self.name)]
         is_setting = words[-1:] and words[-1] in names.settings
@@ -554,7 +548,7 @@ def _apart(text: str, small: str, *, told: bool = False) -> Iterator[tuple[int, 
 
 
 def _in_small_letters(text: str) -> str:
-    """Return a text in small letters, character for character."""
+    """Keep the length of the text."""
     small = text.lower()
     return small if len(small) == len(text) else text.translate(_ASCII_LOWER)
 
@@ -581,7 +575,7 @@ def scan_text(text: str, where: str, secrets: Mapping[str, str]) -> Iterator[Fin
 
 
 def masked(text: str, secrets: Mapping[str, str], *, told: bool = True) -> str:
-    """Return a text with probable secrets replaced by their kind; `told` (an error, a print) masks more than data."""
+    """Replace probable secrets by their kind; `told` (an error, a print) masks more than data."""
     text = replaced(text, {value: f"[the value of ${name}]" for value, name in secrets.items()})
     small = _in_small_letters(text)
     parts: list[str] = []
@@ -593,7 +587,7 @@ def masked(text: str, secrets: Mapping[str, str], *, told: bool = True) -> str:
 
 
 def replaced(text: str, secrets: Mapping[str, str]) -> str:
-    """Return a text with secrets replaced, however they are written."""
+    """Replace secrets, however they are written."""
     for value, put in sorted(secrets.items(), key=lambda one: -len(one[0])):
         for form in {value, *(form for form, _ in _forms(value))}:
             if form in text:

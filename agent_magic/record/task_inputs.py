@@ -1,7 +1,6 @@
 """Inputs of a task as fingerprints: they tell if it would do the same as in another run.
 
-Variables are known by value, other steps' results by their stored form, and called functions by their source. Values
-without a storable form, or too large to read each time, have none.
+Values without a storable form, or too large to read each time, have none.
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ class Taken:
         self._variables: dict[str, str] = {}
 
     def of(self, step: int) -> dict[str, str]:
-        """Return the fingerprint of each thing that a task takes, by the names of its parameters and variables."""
         plan = self._record.plan
         found = {name: self._one(step, name) for name in plan.takes(step)}
         task = plan.agents[step]

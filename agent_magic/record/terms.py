@@ -98,7 +98,7 @@ OF_SLOTS, OF_MINUTE = 6, 5
 
 
 def checked_terms(terms: Terms) -> Terms:
-    """Return terms from a file; raise `ValueError` if no run can have had them."""
+    """Raise `ValueError` if no run can have had these terms."""
     apart = [each for one in terms.endpoints.values() for each in (one.before, one.after)]
     limits = [one for each in (terms.before, terms.after, *apart) for pool in each.values() for one in pool.values()]
     if not all(LEAST <= one.per_minute <= MOST and LEAST <= one.capacity <= MOST for one in limits):

@@ -38,7 +38,7 @@ SECONDS = cast("type[float | None]", float | None)
 FORMAT = 1
 ENDING = ".cassette.jsonl"
 TEXT_ENDING = ".cassette.txt"
-"""The ending in JupyterLite: its drive parses every file with `.json` in its name as one JSON value."""
+"""In JupyterLite, whose drive parses every file with `.json` in its name as one JSON value."""
 ANYWHERE = ""
 """The endpoint in the keys of a cassette: calls are equal wherever they were answered."""
 MOST_BYTES = 4 << 30
@@ -52,7 +52,7 @@ BESIDES_CALLS = (AgentReady, BackoffStarted, CallStarted, CallEnded, AgentEnded,
 
 
 class Call(NamedTuple):
-    """One recorded request; `key` is its fingerprint without the endpoint, `then` the events until the next."""
+    """One recorded request; `key` leaves out the endpoint, `then` are the events until the next."""
 
     agent: str
     number: int
@@ -72,10 +72,7 @@ class Call(NamedTuple):
 class RecordedAgent:
     """The recording of one agent; `None` marks a damaged line.
 
-    Attributes:
-        events: Its events before the first request.
-        expected: Number of requests it made.
-        like: First identical agent, itself or one before it; empty if it shared nothing.
+    `events` are those before the first request, `expected` is the number of requests, `like` the first identical agent.
     """
 
     name: str
@@ -98,7 +95,7 @@ class RecordedAgent:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """One recorded run; `gaps` if lines about agents are missing, `ended_s` is `None` if that line is damaged."""
+    """One recorded run; `gaps` if lines about agents are missing."""
 
     plan: str
     recorded: str
@@ -157,8 +154,6 @@ class Cassette:
 
 @dataclass(slots=True)
 class _Lines:
-    """The lines of one run, as they are found."""
-
     head: dict[str, Any] = field(default_factory=dict[str, Any])
     agents: dict[str, dict[str, Any] | None] = field(default_factory=dict[str, dict[str, Any] | None])
     calls: dict[str, list[Call]] = field(default_factory=dict[str, list[Call]])
@@ -199,14 +194,12 @@ def _terms(data: object) -> Terms | None:
 
 
 def _kept(kind: type[T], data: object) -> T | None:
-    """Read an optional part of a run's line; `None` if it is missing, or of an unknown version."""
     with suppress(ValueError):
         return from_json(kind, data)
     return None
 
 
 def read_cassette(path: str | Path) -> Cassette:
-    """Read a file; raise `CassetteError` if that is impossible."""
     path = given_path(path, CassetteError)
     name, path = path.name, real_path(path, CassetteError)
     check_regular(path, CassetteError)
@@ -225,7 +218,6 @@ def is_cassette(path: Path) -> bool:
 
 
 def checked(line: dict[str, Any]) -> dict[str, Any]:
-    """Return the line with the checksum of its content."""
     return {**line, "check": _check(line)}
 
 
@@ -275,7 +267,7 @@ def _count(line: dict[str, Any], name: str) -> int:
 
 
 def _add(row: bytes, runs: dict[int, _Lines], files: dict[str, bytes]) -> bool:
-    """Add a line to its run; return whether it could be read. Lines of unknown kinds are skipped."""
+    """Add a line to its run, unless it is of an unknown kind; return whether it could be read."""
     try:
         line = data_of(row.decode())
         check = line.pop("check", None)
@@ -301,12 +293,7 @@ def _add(row: bytes, runs: dict[int, _Lines], files: dict[str, bytes]) -> bool:
 
 
 def _call(line: dict[str, Any], earlier: Sequence[Call]) -> Call:
-    """Read a call, which has only the new part of a conversation. The data never chooses the class.
-
-    Raises:
-        ValueError: Not a call, or impossible in a run.
-        StopIteration: The call it continues is damaged.
-    """
+    """Read a call, which has only the new part of a conversation; raise if it is impossible in a run."""
     place = {"agent": NO_AGENT, "number": line["call"]}
     started = from_json(AttemptStarted, {**line, **place, "at_s": line["started_s"]})
     if "continues" in line:
@@ -342,7 +329,7 @@ def _events(data: list[dict[str, Any]]) -> tuple[Event, ...]:
 
 
 def _check_times(*times_s: float | None) -> None:
-    """Raise `ValueError` unless these times are possible in a run and in order. `None` means unknown."""
+    """Raise `ValueError` unless these times are possible in a run and in order."""
     known = [0.0, *(one for one in times_s if one is not None), MOST_S]
     if known != sorted(known):
         raise ValueError("times that no run has")

@@ -46,7 +46,7 @@ def only_hash(text: str) -> str:
 
 
 def only_length(text: str) -> str:
-    """Replace a text by one of the same length in characters and bytes, which is enough for forecasts."""
+    """Replace a text by one of the same length and bytes, which is enough for forecasts."""
     return filler(len(text), len(text.encode("utf-8", "surrogatepass")))
 
 
@@ -82,7 +82,6 @@ def write_cassette(
 
 
 def lines_of(runs: Sequence[RunRecord], redact: Callable[[str], str] | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a cassette as plain data, without their checksums."""
     for line in _lines_of(runs):
         if "file" in line and redact is not None:  # a document is a text too, and the content of a picture is unknown
             continue
@@ -134,7 +133,6 @@ def _lines_of(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
 
 
 def files_of(record: RunRecord) -> list[Attachment]:
-    """Return the pictures and documents that a run sent, and that its tools returned, each once."""
     sent = (one for request in record.facts.requests for one in request.files)
     ended = (event for event in record.events if isinstance(event, CallEnded))
     every = itertools.chain(sent, (one for event in ended for one in event.files))
@@ -177,7 +175,6 @@ def _events_by_agent(record: RunRecord) -> list[list[Event]]:
 def _agent_lines(
     record: RunRecord, result: AgentResult, events: list[Event], like: str | None
 ) -> Iterator[dict[str, Any]]:
-    """Write the events before an agent's first call, then each call with the events after it."""
     starts = [place for place, event in enumerate(events) if isinstance(event, AttemptStarted)]
     before = events[: starts[0]] if starts else events
     yield {
@@ -241,7 +238,6 @@ def check_for_secrets(
     allow: Iterable[str] = (),
     redact: Callable[[str], str] | None = None,
 ) -> None:
-    """Raise `SecretFound` if what is to be shared has a probable secret."""
     found = not_allowed(_look(lines_of(records, redact), name, notebook, cells), allow)
     if found:
         raise SecretFound([str(one) for one in found], what=name)

@@ -64,11 +64,7 @@ class Journal(Protocol):
     """Records one run in a ledger. Its methods run on the event loop, and none blocks it for long."""
 
     def ask(self, agent: int, number: int, key: str, ordinal: int, *, fresh: bool) -> Answer | Busy | None:
-        """Return a stored answer, or `Busy`, or `None` once the start of the agent's request is stored.
-
-        Raises:
-            LedgerError: The start cannot be stored, so nothing may be sent.
-        """
+        """Return a stored answer, `Busy`, or `None` once the request's start is stored; else raise `LedgerError`."""
         ...
 
     def is_held(self, key: str, ordinal: int) -> bool:
@@ -84,12 +80,9 @@ class Journal(Protocol):
         ...
 
     def begin_call(self, agent: int, number: int, key: CallKey, *, fresh: bool) -> CallEnded | Doubt | Busy | None:
-        """Return a call's known end, a `Doubt` or `Busy`, or `None` once its start is stored.
+        """Return a call's known end, `Doubt`, `Busy`, or `None` once its start is stored; else raise `LedgerError`.
 
         A run that continues this one reuses the result, later runs call again; results of pure calls are always reused.
-
-        Raises:
-            LedgerError: The start cannot be stored, so nothing may be called.
         """
         ...
 
@@ -107,17 +100,11 @@ class Journal(Protocol):
 
     def keep_saved(self, place: str, sha256: str) -> None: ...
 
-    def done_call(self, key: CallKey) -> Done | None:
-        """Return a reusable call, if there is one."""
-        ...
+    def done_call(self, key: CallKey) -> Done | None: ...
 
-    def write(self) -> None:
-        """Store new events of the run's record."""
-        ...
+    def write(self) -> None: ...
 
-    def close(self) -> None:
-        """Store the rest; the run is over."""
-        ...
+    def close(self) -> None: ...
 
 
 class Ledger(Protocol):
@@ -131,7 +118,7 @@ class Ledger(Protocol):
     def edits(self) -> EditRows: ...
 
     def find(self, key: str, ordinal: int) -> Answer | None:
-        """Return the answer to the `ordinal`-th request (from 0) with this key, marked as from the ledger."""
+        """Return the answer to the `ordinal`-th request (from 0) with this key."""
         ...
 
     def begin(self, record: RunRecord, prices: Prices | None = None) -> Journal:

@@ -39,7 +39,7 @@ def name_of(key: str, ordinal: int) -> str:
 
 
 def place_of(name: str) -> tuple[str, int]:
-    """Return the fingerprint and the ordinal of a request; raise `ValueError` if `name_of` has not made the name."""
+    """Return the fingerprint and the ordinal of a request, or raise `ValueError`."""
     digest, _, ordinal = name.rpartition("-")
     key = base64.urlsafe_b64decode(f"{digest}=")
     if len(key) != KEY_BYTES:
@@ -89,7 +89,6 @@ class BatchBook:
             ) from error
 
     def sent(self, row: int, batch: str) -> None:
-        """Record the provider's name of a batch."""
         self._write("UPDATE batches SET batch = ?, state = 'sent' WHERE id = ?", batch, row)
 
     def over(self, row: int, state: str = "over", took_s: float | None = None) -> None:
@@ -121,16 +120,14 @@ class BatchBook:
         self._store.notes.append(text)
 
     def open(self, endpoint: str | None = None) -> list[KeptBatch]:
-        """Return the batches that may have answers to come, at this address or at all, newest first."""
+        """Return the batches that may have answers to come, newest first."""
         found = self._store.patiently(lambda: open_batches(self._store.file))
         return [one for one in found if endpoint in {None, one.endpoint}]
 
     def own(self, endpoint: str | None = None) -> list[KeptBatch]:
-        """Return the `open` batches of this notebook or script, and those without a home."""
         return [one for one in self.open(endpoint) if one.home in {"", self._store.home}]
 
     def known(self) -> set[str]:
-        """Return the provider's names of all batches that were ever written."""
         sql = "SELECT batch FROM batches WHERE batch IS NOT NULL"
         return {batch for (batch,) in self._store.patiently(lambda: self._store.file.read(sql))}
 
@@ -141,7 +138,6 @@ class BatchBook:
         return [took_s for (took_s,) in reversed(rows)]
 
     def _write(self, sql: str, *values: object) -> None:
-        """Write data that could be recovered from the provider."""
         try:
             self._store.insert(sql, *values)
         except FAILURES as error:

@@ -36,10 +36,7 @@ UNREADABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, Recur
 class Store:
     """The open file of a ledger, shared by its runs.
 
-    Attributes:
-        generation: Number of replacements of a damaged file.
-        held: Answers that could not be written, by key and ordinal.
-        under_way: Open runs of this process.
+    `generation` counts replacements of a damaged file; `held` are answers that could not be written.
     """
 
     def __init__(self, path: Path | None, *, reuse_simulated: bool) -> None:
@@ -134,8 +131,6 @@ class Store:
         return self._unlocked(store)
 
     def insert_many(self, sql: str, rows: Sequence[tuple[object, ...]]) -> None:
-        """Write rows in one transaction, and wait until they are on the disk."""
-
         def store() -> None:
             with self.file.writing() as db:
                 db.executemany(sql, rows)
@@ -169,7 +164,6 @@ class Store:
             self.notes.append(note)
 
     def keep_bases(self, uid: str, bases: Mapping[Kind, Base]) -> None:
-        """Store the baselines of a run, if it is in the file."""
         try:
             self.insert("UPDATE runs SET bases = ? WHERE uid = ?", line_of(to_json(dict(bases))), uid)
         except FAILURES as error:
@@ -177,7 +171,6 @@ class Store:
 
     @cached_property
     def writer(self) -> ThreadPoolExecutor:
-        """The thread that writes large answers."""
         return ThreadPoolExecutor(1, "ledger")
 
     def close(self) -> None:

@@ -1,8 +1,7 @@
 """Answers edited by the user, in a ledger.
 
-An edit belongs to an agent of a notebook or script and to its request: if the request changes, the model is asked
-again. A renamed notebook has a new home, so edits of a notebook that does not exist any more count too, and become
-the new home's when they are used.
+An edit belongs to an agent of a notebook or script and to its request. A renamed notebook has a new home, so edits of
+a notebook that does not exist any more count too, and become the new home's when they are used.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from agent_magic.record.ledger.database import Store
 
 Edits: TypeAlias = "Mapping[tuple[str, str], Answer]"
-"""By agent and fingerprint of its first request, the answer that counts."""
+"""By agent and fingerprint of its first request."""
 KEEP = "INSERT OR REPLACE INTO edits VALUES (?, ?, ?, ?, ?)"
 ADOPT = "INSERT OR IGNORE INTO edits VALUES (?, ?, ?, ?, ?)"
 READ = "SELECT home, agent, key, data FROM edits ORDER BY at"
@@ -36,7 +35,6 @@ DROP_ONE = "DELETE FROM edits WHERE home = ? AND agent = ? AND key = ?"
 
 
 def edited(answer: Answer, text: str) -> Answer:
-    """Return an answer with the user's text, keeping the original."""
     original = answer.original if answer.edited else answer.text
     return replace(
         answer,
@@ -87,7 +85,6 @@ class EditRows:
         return others | own
 
     def _rows(self) -> list[tuple[str, str, str, str]]:
-        """Return the rows of this home and of files that do not exist any more, oldest first."""
         rows: list[tuple[str, str, str, str]] = [*self._store.file.read(READ)]
         counts = {home: home == self._store.home or (is_file(home) and not Path(home).exists()) for home, *_ in rows}
         return [row for row in rows if counts[row[0]]]

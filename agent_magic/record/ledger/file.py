@@ -1,9 +1,8 @@
 """One SQLite file: opened for its owner alone, written in whole transactions, quarantined when it is damaged.
 
-Where the file system can carry one, the file has a write-ahead log. A commit then takes 0.03 ms and survives a kill of
-this process. `sync` makes it survive a power failure (3.4 ms, one `fsync`), apart from the commit, so that a thread can
-do it and answers that arrive together share it. Without such a log (network file systems) the rollback journal is
-used, and each commit is on the disk when it returns.
+A commit to its write-ahead log takes 0.03 ms and survives a kill of this process; `sync`, apart from it, so that a
+thread can do it and answers that arrive together share it, survives a power failure (3.4 ms, one `fsync`). Without
+such a log (network file systems) each commit is on the disk when it returns.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ TRIES = 20
 LONG_LOG = 4 << 20
 """From how many bytes on a thread checkpoints the log: 1,000 pages."""
 MOST_PAGES = 50_000
-"""The log size (200 MB) from which a commit checkpoints by itself and waits for the disk, if no thread has done it."""
+"""The log (200 MB) that a commit checkpoints itself, and waits for the disk, if no thread has done it."""
 MOST_NAME = 200
-"""Maximum bytes of a file name. Files beside it have longer names, up to the usual limit of 255."""
+"""Bytes of a file name; files beside it have longer ones, up to the usual limit of 255."""
 PARTS = ("", "-wal", "-journal", "-shm")
 Row = tuple[Any, ...]
 
@@ -87,15 +86,9 @@ def _code(error: sqlite3.Error) -> int:
 
 
 class LedgerFile:
-    """An open SQLite file, or a database in memory.
+    """An open SQLite file, or a database in memory; raises `LedgerError` and stays unchanged if it is no ledger.
 
-    Attributes:
-        is_logged: True if it has a write-ahead log, so that the caller must `sync`.
-        drive: The kind of the network drive it is on; empty for a disk of this machine.
-
-    Raises:
-        LedgerError: It cannot be opened, is of a later version, or is no ledger. It is unchanged.
-        sqlite3.DatabaseError: It is damaged; see `is_damage`.
+    If it `is_logged`, the caller must `sync`; `drive` is the kind of its network drive, if any.
     """
 
     def __init__(self, path: Path | None, *, options: str = "") -> None:
@@ -261,13 +254,11 @@ class LedgerFile:
             self._beside.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def size_bytes(self) -> int:
-        """Return its size on the disk, its log included."""
         if self.path is None:
             return int(self.read("PRAGMA page_count")[0][0] * self.read("PRAGMA page_size")[0][0])
         return sum(_size(f"{self.path}{end}") for end in PARTS[:3])
 
     def compact(self) -> None:
-        """Reclaim the space of deleted rows."""
         with self._using() as db:
             db.execute("VACUUM")
             if self.is_logged:
@@ -360,7 +351,6 @@ def carries_a_log(path: Path, options: str = "") -> bool:
 
 
 def _make(path: Path) -> None:
-    """Create missing folder and file, readable for their owner only."""
     # An existing file is not opened here: closing it would drop the locks of another connection of this process.
     # Source: https://sqlite.org/howtocorrupt.html, 2.2.
     if len(os.fsencode(path.name)) > MOST_NAME:
@@ -408,7 +398,7 @@ NETWORK = frozenset({
     "9p", "afs", "beegfs", "ceph", "cifs", "fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs",
     "fuse.sshfs", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "smb3", "smbfs",
 })  # fmt: skip
-"""Kinds of file systems that several machines may have open, as Linux names them."""
+"""File systems that several machines may have open, as Linux names them."""
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 

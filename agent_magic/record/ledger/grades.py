@@ -25,7 +25,7 @@ class Graded(NamedTuple):
         job: Fingerprint of the request without model and row; see `agent_magic.declare.step.job_of`.
         answer: Fingerprint of the answer for its row.
         measure: Meaning of `score`: `share`, `mean`, or `error`, where less is better.
-        cost_usd: Dollars of the answer; `None` if the graded run did not buy it.
+        cost_usd: `None` if the graded run did not buy it.
     """
 
     job: str

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
 
 LARGE = 1 << 18
-"""Characters from which a thread writes an answer: one of 10 MB takes a tenth of a second."""
+"""From here on a thread writes an answer: one of 10 MB takes a tenth of a second."""
 BEATS = int(BEAT_S / TICK_S)
 LOCKED_S = 30.0
 """How long a run waits for another process that has the file locked."""
@@ -61,7 +61,7 @@ INHERIT_CALLS = (
     "(SELECT 1 FROM runs r JOIN calls c ON c.run = r.id WHERE r.uid = ? AND c.name = ? "
     "AND r.id = tool_calls.run AND c.agent = tool_calls.agent)"
 )
-"""Assigns the calls of an agent with a reused answer to the run, with negative numbers, unlike new calls."""
+"""Takes over the calls of an agent with a reused answer, with negative numbers, unlike new calls."""
 PLANNED = ("run", "agent", "number", "name", "model", "effort", "started_at", "reserved_input", "reserved_output")
 END = (
     *("state", "source", "stop_reason", "at_s", "input_tokens", "output_tokens", "ttft_s", "api_s", "cost_usd"),
@@ -143,7 +143,6 @@ class SqliteJournal:
             ) from error
 
     def _may_wait(self, error: Exception) -> bool:
-        """Return whether to try again soon: another process has the file locked, and not for too long."""
         if not is_locked(error):
             return False
         now = time.monotonic()
@@ -301,7 +300,6 @@ class SqliteJournal:
             self.write()
 
     def _insert(self, one: _Kept) -> int:
-        """Write a large answer, on a thread. Return its row."""
         row = answer_row(one.key, one.ordinal, one.answer, one.bought_at)
         with self._ledger.file.writing() as db:
             number = db.execute(INSERT_ANSWER, row).lastrowid or 0
@@ -338,7 +336,6 @@ class SqliteJournal:
         return place not in self._in_memory and any((one.agent, one.number) == place for one in self._new)
 
     def _sync(self, commits: int) -> None:
-        """Bring this many commits to the disk, if possible."""
         try:
             self._ledger.file.sync()
         except OSError as error:
@@ -358,7 +355,6 @@ class SqliteJournal:
                 self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
-        """Keep in memory what cannot be written, and tell the user."""
         self._ledger.warn(error)
         for one in self._new:
             self._in_memory.add((one.agent, one.number))
@@ -485,7 +481,6 @@ class SqliteJournal:
         rows: Mapping[tuple[int, int], int],
         begun: AttemptStarted | None,
     ) -> None:
-        """Write an attempt's end into its row, which may be new, and release its lease."""
         attempts = self._record.results[event.agent].attempts
         attempt = next(one for one in reversed(attempts) if one.number == event.number)
         usage, answer = event.usage, event.answer
@@ -530,7 +525,6 @@ def _arguments(data: str | None) -> str | None:
 
 
 def _store_answer(db: sqlite3.Connection, one: _Kept) -> int:
-    """Write an answer, if a thread has not; return its row."""
     if one.row is not None:
         return one.row
     return db.execute(INSERT_ANSWER, answer_row(one.key, one.ordinal, one.answer, one.bought_at)).lastrowid or 0

@@ -1,11 +1,8 @@
 """Leases: which process is buying an answer, and if it is still alive, so that two kernels do not buy the same one.
 
-A thread renews the leases every few seconds, even if user code blocks the event loop. Clocks cannot be trusted, so a
-waiting process checks three things:
-
-* if the process exists, which is known at once on the same machine;
-* if the lease was renewed within `LEASE_S` of the waiter's own monotonic clock;
-* for a process on another machine, the time written in the lease.
+A thread renews the leases, even if user code blocks the event loop. Clocks cannot be trusted, so a waiting process
+checks if the other exists (known at once on the same machine), if the lease was renewed within `LEASE_S` of its own
+monotonic clock, and, of a process on another machine, the time written in the lease.
 """
 
 from __future__ import annotations
@@ -88,7 +85,7 @@ def _start_of(pid: int) -> str:
 
 
 class LeaseWatch:
-    """Remembers when the leases of other runs were last seen renewed, by this process's monotonic clock."""
+    """Remembers when other runs' leases were last seen renewed, by this process's monotonic clock."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

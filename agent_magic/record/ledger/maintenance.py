@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 DAY_S = 86400.0
 _SHA256 = re.compile(r'"sha256": "([0-9a-f]{64})"')
 TORN = (sqlite3.DatabaseError, UnicodeDecodeError)
-"""Errors of reading a damaged file: SQLite quotes it in messages, which need not be UTF-8."""
+"""SQLite quotes a damaged file in messages, which need not be UTF-8."""
 RUN_TABLES = ("runs", "calls", "events", "texts", "tool_calls", "files", "batches")
 STATES = ("begun", "done", "over")
 _KEY = re.compile("[0-9a-f]{64}")
@@ -48,7 +48,7 @@ PAGE = 4096
 
 
 class Check(NamedTuple):
-    """Result of checking a file: numbers of undamaged and damaged answers, and SQLite's messages about the file."""
+    """Result of checking a file, with SQLite's messages about it."""
 
     answers: int
     damaged: int
@@ -61,13 +61,7 @@ class Check(NamedTuple):
 
 
 class Size(NamedTuple):
-    """Content of a file, dollars without simulated answers.
-
-    Attributes:
-        cost_usd: Dollars of requests with known prices; `None` if there are none.
-        saved_usd: Dollars saved by serving answers again.
-        unknown: Requests that were under way when a kernel was killed.
-    """
+    """Content of a file, dollars without simulated answers; `unknown` may have been billed when a kernel was killed."""
 
     bytes: int
     answers: int
@@ -90,7 +84,6 @@ def size_of(file: LedgerFile) -> Size:
 
 
 def verify(file: LedgerFile) -> Check:
-    """Read every page and every answer."""
     try:
         found = [str(row[0]) for row in file.read("PRAGMA integrity_check(20)")]
         problems = tuple(text for text in found if text != "ok")
@@ -136,7 +129,6 @@ def prune(file: LedgerFile, *, days: float | None = None, simulated: bool = Fals
 
 
 def _names_of_texts(db: sqlite3.Connection) -> Iterator[str]:
-    """Yield the digests of the texts that events use."""
     for (chunk,) in db.execute("SELECT data FROM events"):
         for event in json.loads(chunk):
             yield from event.get("texts", {}).values()
@@ -144,7 +136,6 @@ def _names_of_texts(db: sqlite3.Connection) -> Iterator[str]:
 
 
 def _names_of_files(db: sqlite3.Connection) -> set[str]:
-    """Return all possible sha256 names of pictures and documents in the remaining events and plans."""
     rows = itertools.chain(db.execute("SELECT data FROM events"), db.execute("SELECT text FROM texts"))
     texts = (row[0] if isinstance(row[0], str) else decode(row[0]) for row in rows)
     return {name for text in texts for name in _SHA256.findall(text)}
@@ -181,7 +172,6 @@ def _is_export(path: Path) -> bool:
 
 
 def _line(file: LedgerFile, row: Row) -> str:
-    """Write an answer with the call it was for."""
     calls = file.read("SELECT run, name, model, cost_usd FROM calls WHERE answer = ? ORDER BY id LIMIT 1", row[0])
     run, agent, model, cost = calls[0] if calls else (None, None, None, None)
     head = {"key": row[3], "ordinal": row[4], "bought_at": row[7], "run": run, "agent": agent, "asked": model}
@@ -256,7 +246,6 @@ def _answers_in(path: Path) -> Iterator[Row]:
 
 
 def _calls_in(path: Path) -> list[Row]:
-    """Read the calls of tools of a copy, which this overwrites: the latest known state of each."""
     sql = "SELECT rowid, * FROM tool_calls"
     rows = [row[1:] for row in _rows_by_page(path, TOOL_CALLS, sql, lambda page: bool(_CALL.search(page)))]
     found = [row for row in rows if _is_call(row)]

@@ -41,10 +41,7 @@ class Presence:
             return {}
 
     def look(self, decide: Callable[[Mapping[str, Any]], Any], *, beat: bool = True) -> bool:
-        """Read the others' rows and write ours by `decide`, in one transaction; return False if the file is locked.
-
-        Thread-safe.
-        """
+        """Read the others' rows and write ours by `decide`, in one transaction; return False if locked. Thread-safe."""
         try:
             with self._store.file.writing() as db:
                 others = {name: json.loads(data) for name, data in self._others(db, beat=beat)}

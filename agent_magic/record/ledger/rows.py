@@ -143,7 +143,7 @@ def answer_row(key: str, ordinal: int, answer: Answer, bought_at: float) -> tupl
 
 
 def answer_of(row: tuple[Any, ...]) -> Answer:
-    """Read a row of `answers`, all of its columns; raise `ValueError` if it is damaged."""
+    """Read a row of `answers`; raise `ValueError` if it is damaged."""
     _, mark, checksum, key, ordinal, source, stop_reason, bought_at, data, text = row
     if mark != MARK or checksum != _checksum(key, ordinal, source, stop_reason, bought_at, data, text):
         raise ValueError("the checksum of an answer is wrong")
@@ -203,7 +203,7 @@ class Texts:
         self._new_files.clear()
 
     def forget(self, text: str) -> None:
-        """Forget a text: prompts are sent once, and together they may be long."""
+        """Prompts are sent once, and together they may be long."""
         self._known.pop(text, None)
 
 

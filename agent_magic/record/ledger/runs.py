@@ -45,7 +45,7 @@ SEEN_CALLS = f"""SELECT model, at_s, api_s, ttft_s, input_tokens, output_tokens,
     state = 'finished' AND (kind IS NULL OR kind = '{ESCALATED}'), source = 'simulated' FROM calls
     WHERE run = ? AND key IS NOT NULL AND at_s IS NOT NULL AND api_s IS NOT NULL
     AND (answer IS NOT NULL OR ttft_s IS NOT NULL OR kind IN ('cancelled', 'Late'))"""  # noqa: S608 - ours
-"""The requests of a run that a server worked on, as `agent_magic.record.exchanges.exchange_of` has them."""
+"""The requests that a server worked on, as `agent_magic.record.exchanges.exchange_of` has them."""
 UNDER_WAY = frozenset({"started", "unknown"})
 
 
@@ -55,7 +55,6 @@ class PastRun(NamedTuple):
     Attributes:
         run: Its number, for `open`.
         began_at: Its start, in UTC, as ISO text.
-        plan: Name of the plan.
         state: `running`, `finished`, `cut`, or `lost` if its kernel was killed.
         agents: Number of agents; after the run, of those that were used, as in its frames.
         succeeded: Number of agents with a complete answer that was not refused.
@@ -63,9 +62,7 @@ class PastRun(NamedTuple):
         served: Answers bought before.
         unknown: Requests that were under way when the kernel was killed, and may have been billed.
         wall_s: First ready to last finished; `None` if the run was lost.
-        tokens: Known tokens of the requests sent; 0 if all answers were bought before.
-        cost_usd: Dollars of the requests sent with known prices; `None` if there are none, 0 if all answers were
-            bought before.
+        tokens, cost_usd: Of the requests sent, as far as known; 0 if all answers were bought before.
         saved_usd: Dollars saved by serving answers again; `None` if there are none.
         simulated: True if any attempt was simulated; `None` if it was stopped before any answer.
         home: Its notebook or script; see `agent_magic.record.home`. Empty in older ledgers.
@@ -237,7 +234,6 @@ def seen_runs(file: LedgerFile, origin: str, most: int) -> list[SeenRun]:
 
 
 def open_run(file: LedgerFile, run: int, kind: type[P]) -> tuple[RunRecord, P, str]:
-    """Return the record of a past run, its plan and its `uid`."""
     columns = "began_at, plan, models, origin, state, owner, simulated, terms, bases, uid, coalesce(home, '')"
     began, plan_sha, models, origin, state, owner, simulated, terms, bases, uid, home = _row_of(file, run, columns)
     texts: dict[bytes, str] = {}
@@ -296,7 +292,6 @@ def _plan(text: str, run: int, kind: type[P], file_of: Callable[[str], bytes]) -
 
 
 def _answer_at(file: LedgerFile, row: int) -> Answer | None:
-    """Read an answer by its row; `None` if it is damaged or gone."""
     for found in file.read(ANSWER_OF_ID, row):
         with suppress(ValueError):
             return answer_of(found)
@@ -304,8 +299,6 @@ def _answer_at(file: LedgerFile, row: int) -> Answer | None:
 
 
 class _Call(NamedTuple):
-    """An attempt without an end in the file."""
-
     state: str = "unknown"
     row: int | None = None
     at_s: float | None = None

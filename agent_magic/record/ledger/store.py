@@ -41,7 +41,7 @@ MEMORY = ":memory:"
 MOST_HISTORY = 2000
 """Number of earlier answers the expectations of a session are based on."""
 LIMITS_AGE_S = 30 * 86_400.0
-"""Older learned rate limits are forgotten: by then an account may be on another tier."""
+"""By then an account may be on another tier."""
 
 
 class Remembered(NamedTuple):
@@ -233,7 +233,6 @@ class SqliteLedger:
         return rows[0][0] if rows else None
 
     def _find_lost_runs(self) -> None:
-        """Mark runs of killed processes as lost. A note counts requests that may have been billed."""
         self.notes.extend(self._store.attempt(lambda: mark_lost_runs(self._store.file)))
 
     def _past_runs(self, newest_of: str | None = None) -> list[PastRun]:
