@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class BatchState(NamedTuple):
-    """The provider's state of a batch, times in seconds since the epoch; `ask_again_s` is the provider's wish."""
+    """Times are seconds since the epoch; `ask_again_s` is the provider's wish."""
 
     id: str
     requests: int
@@ -33,7 +33,7 @@ class BatchState(NamedTuple):
 
 
 class BatchItem(NamedTuple):
-    """The outcome of one request by its name in `create`; without answer and error it expired or was cancelled."""
+    """The outcome of one request; without answer and error it expired or was cancelled."""
 
     id: str
     answer: Answer | None = None
@@ -59,7 +59,7 @@ class Batches(Protocol):
         ...
 
     async def state(self, batch: str) -> BatchState | None:
-        """Return the state of a batch; `None` if the provider does not know it, possibly not yet."""
+        """Return `None` if the provider does not know it, possibly not yet."""
         ...
 
     async def recent(self, since: float) -> Sequence[BatchState]:
@@ -67,11 +67,11 @@ class Batches(Protocol):
         ...
 
     def items(self, batch: str) -> AsyncIterator[BatchItem]:
-        """Yield the outcome of each request of a finished batch, in any order."""
+        """Yield the outcomes of a finished batch, in any order."""
         ...
 
     async def cancel(self, batch: str) -> None:
-        """Cancel the unanswered requests of a batch. It ends soon, with the answers so far."""
+        """Cancel the unanswered requests. The batch ends soon, with the answers so far."""
         ...
 
 

@@ -92,7 +92,7 @@ def check_plan(plan: Plan, policy: Policy, provider: Provider) -> None:
 
 
 def unsent_schema(plan: Plan, provider: Provider) -> str:
-    """Name the agents with a type that is not sent to the model; empty without any."""
+    """Name the agents with a type that is not sent to the model."""
     typed = next((one.name for one in plan.firsts if not isinstance(one, Task) and one.returns is not None), "")
     if not typed or provider.capabilities.schemas:
         return ""
@@ -103,7 +103,7 @@ def unsent_schema(plan: Plan, provider: Provider) -> str:
 
 
 def no_cheaper_model(plan: Plan, policy: Policy, provider: Provider) -> str:
-    """Return a note if the policy degrades to a cheaper model and none is named; else empty."""
+    """Return a note if the policy degrades to a cheaper model and none is named."""
     names_one = bool(provider.choices) or any(not isinstance(one, Task) and one.fallback for one in plan.firsts)
     if names_one or "model" not in (policy.degrade or ""):
         return ""
@@ -114,7 +114,7 @@ def no_cheaper_model(plan: Plan, policy: Policy, provider: Provider) -> str:
 
 
 def check_request(request: Request, provider: Provider) -> None:
-    """Raise `Rejected`, with nothing sent, for a request that needs features its provider lacks."""
+    """Raise `Rejected`, with nothing sent."""
     can = provider.capabilities_of(request.model)
     if can != EVERYTHING and (lack := _lack(needed_by(request), can)):
         who = request.model if getattr(provider.capabilities, lack) else _name(provider)

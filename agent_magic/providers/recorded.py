@@ -43,7 +43,7 @@ ASKED = (
     "options",
 )
 COMPARED = 2000
-"""Characters of prompts compared to find the nearest."""
+"""Characters of prompts, to find the nearest."""
 
 
 class Shelf:
@@ -66,7 +66,7 @@ class Shelf:
         return found if found is not None and found.whole and not found.calls else None
 
     def answering(self, name: str, request: Request) -> RecordedAgent | None:
-        """Return the recording of a request: the agent with that name, or else the next with that request."""
+        """Return the agent with that name, or else the next with that request."""
         if self._redacted:
             return self._named(name, request)
         names = self._by_key.get(self._first_asked(name, request).key(ANYWHERE), [])
@@ -89,7 +89,7 @@ class Shelf:
         return request
 
     def _named(self, name: str, request: Request) -> RecordedAgent | None:
-        """Return the agent with that name if texts were removed; the other parts of the request must be equal."""
+        """Return the agent with that name if texts were removed; the rest of the request must be equal."""
         found = self._agents.get(name)
         if found is None or not found.whole:
             return None
@@ -97,12 +97,12 @@ class Shelf:
         return found if all(_shape(one) == _shape(request) for one in asked) else None
 
     def lacks(self, name: str) -> ReplayMiss:
-        """Return the error for an agent without requests and without a complete recording."""
+        """For an agent without requests and without a complete recording."""
         nearest = name if name in self._agents else None
         return ReplayMiss(name, nearest=nearest, differences={}, damaged=self._broken(name))
 
     def miss(self, name: str, request: Request) -> ReplayMiss:
-        """Return the error with the nearest recording and its differences."""
+        """Name the nearest recording and its differences."""
         calls = [agent.calls[0] for agent in self._agents.values() if agent.calls]
         own = [call for call in calls if call.agent == name]
         if not own and self._broken(name):
@@ -173,11 +173,11 @@ class Match:
         return record
 
     def events(self) -> list[Event]:
-        """Return the found events in order of time; an agent's events of one time keep their order."""
+        """Sort by time; an agent's events of one time keep their order."""
         return sorted(self.record.events, key=lambda event: event.at_s)
 
     def whole(self) -> RunRecord:
-        """Return the run as it was; raise `ReplayMiss` if an agent asks for something that was not recorded."""
+        """Raise `ReplayMiss` if an agent asks for something that was not recorded."""
         if self.misses:
             first, *others = self.misses.values()
             raise first.beside(len(others) + len(self.unknown))
@@ -246,7 +246,7 @@ class Match:
         return request if before is None else going_on(request, before)
 
     def _other_task(self, agent: int, found: RecordedAgent) -> ReplayMiss | None:
-        """Return how a task differs from the recorded one of its name: in its code, or its inputs."""
+        """Return how a task differs from the recorded one: in its code, or its inputs."""
         # A plan that was read from a record has neither functions nor variables that could differ.
         task, events = self.plan.agents[agent], found.events or ()
         if not isinstance(task, Task) or task.is_recorded:
@@ -288,11 +288,11 @@ class Deck:
         self.served: set[int] = set()
 
     def play(self, plan: Plan, *, timeout_s: float) -> RunRecord:
-        """Return the next recorded run of this plan; raise the nearest `ReplayMiss` if there is none."""
+        """Return the next recorded run of this plan, or raise the nearest `ReplayMiss`."""
         return self.whole(self.find(plan, timeout_s=timeout_s))
 
     def whole(self, match: Match) -> RunRecord:
-        """Return a recorded run as it was, with its provenance; raise `ReplayMiss` if something is missing."""
+        """Return a recorded run with its provenance, or raise `ReplayMiss`."""
         record = match.whole()
         record.provenance = self.provenance(match.run)
         return record
@@ -319,19 +319,19 @@ class Deck:
 
     @property
     def models(self) -> dict[str, str]:
-        """The models that were asked first, by agent."""
+        """Those asked first, by agent."""
         every = (one for run in self.cassette.runs for one in run.agents if one.calls)
         return {one.name: one.calls[0].started.request.model for one in every}
 
     def schema_of(self, agent: str) -> str:
-        """Return the schema of an agent's or its group's recorded answers; empty if there is none."""
+        """Return the schema of an agent's or its group's recorded answers."""
         of_group = re.compile(rf"{re.escape(agent)}(_\d+)?")
         recorded = (one for run in self.cassette.runs for one in run.agents if of_group.fullmatch(one.name))
         found = next((one.calls[0].started.request.schema for one in recorded if one.calls), "")
         return found if found.startswith("{") else ""  # it may have been left out
 
     def tools_of(self, agent: str) -> Tools:
-        """Return the recorded tools of an agent, or of its group, without functions, if any."""
+        """Return the recorded tools of an agent, or of its group, without functions."""
         of_group = re.compile(rf"{re.escape(agent)}(_\d+)?")
         recorded = (one for run in self.cassette.runs for one in run.agents if of_group.fullmatch(one.name))
         found = next((one.calls[0].started.request.tools for one in recorded if one.calls), "")
@@ -341,7 +341,6 @@ class Deck:
             return Tools()  # they were left out
 
     def provenance(self, run: RecordedRun) -> dict[str, Any]:
-        """Return the origin of a replayed run, as in the frames' `attrs["provenance"]`."""
         return {
             "cassette": self.cassette.name,
             "sha256": self.cassette.sha256,
@@ -381,7 +380,7 @@ def _began(run: RecordedRun) -> datetime:
 
 
 def recorded_run(plan: Plan, run: RecordedRun) -> RunRecord:
-    """Return a recorded run unchanged, for a plan with the same names in the same order and any prompts."""
+    """Return a recorded run for a plan with the same names in the same order and any prompts."""
     names = tuple(agent.name for agent in run.agents)
     if names != plan.names:
         raise CassetteError(f"The recording is of another plan: it has {names!r}, the plan {plan.names!r}.")

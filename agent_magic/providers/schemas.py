@@ -29,7 +29,7 @@ class SchemaWatch:
         self._refusing: set[str] = set()
 
     def in_words(self, request: Request) -> Request:
-        """Return a request with its schema in the system prompt, for models that do not follow it otherwise."""
+        """Put the schema into the system prompt, for models that do not follow it otherwise."""
         told = told_by(request.schema)
         if not told and (not request.schema or request.model not in self._loose):
             return request
@@ -38,7 +38,7 @@ class SchemaWatch:
         return request._replace(system=system, schema="" if told or request.model in self._refusing else request.schema)
 
     def refuses(self, request: Request, refusal: str, fields: Iterable[str]) -> bool:
-        """Learn from a refusal; return whether it names a field of the schema, which is omitted from now on."""
+        """Return whether a refusal names a field of the schema, which is omitted from now on."""
         if (
             not request.schema
             or told_by(request.schema)
@@ -57,7 +57,7 @@ class SchemaWatch:
         return is_new
 
     def hears(self, request: Request, answer: Answer) -> bool:
-        """Learn from an answer; return whether it shows for the first time that its model ignores schemas."""
+        """Return whether an answer shows for the first time that its model ignores schemas."""
         if (
             not request.schema
             or told_by(request.schema)

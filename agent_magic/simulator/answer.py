@@ -59,7 +59,7 @@ class Answer:
 def compose(
     request: Request, overrides: Overrides, rng: Random, serial: str, slips: Mapping[str, float] = NO_SLIPS
 ) -> Answer:
-    """Compose the answer to a request; `slips` are rates of choices other than the prompt suggests."""
+    """`slips` are rates of choices other than the prompt suggests."""
     # The generator is seeded with the content of the request, so that equal requests get equal answers.
     return _Composer(request, overrides, rng, serial, slips.get(request.model.family, SLIPS)).answer()
 
@@ -136,7 +136,7 @@ class _Composer:
         return "\n".join(dict.fromkeys(found))
 
     def _opening(self, calls: list[Wanted]) -> list[Block]:
-        """Return the first blocks: results of open server tool calls, then thinking."""
+        """Results of open server tool calls, then thinking."""
         blocks = [
             Block(fields["type"], fields={key: value for key, value in fields.items() if key != "type"})
             for call in self._request.open_calls
@@ -164,7 +164,7 @@ class _Composer:
         return own or " ".join(Pen(self._subject, self._rng).draw(THOUGHTS) for _ in range(2))
 
     def _body(self, text: str, calls: list[Wanted], *, waiting: bool) -> Iterator[Block]:
-        """Yield text and calls: results of server tools before the text, client calls after it."""
+        """Results of server tools before the text, client calls after it."""
         own = [call for call in calls if not self._is_of_server(call)]
         sources: list[tuple[str, Json]] = []
         used = dict[str, int]()
@@ -312,7 +312,7 @@ def _parts(value: object, rng: Random) -> list[Json]:
 
 
 def _pages(data: str, rng: Random) -> list[Json]:
-    """Return two pages of a PDF; a page without readable text is cited by number."""
+    """A page without readable text is cited by number."""
     pdf = base64.b64decode(data)
     texts, count = pdf_text(pdf), pdf_pages(pdf)
     found: list[Json] = []

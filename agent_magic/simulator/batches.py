@@ -36,7 +36,7 @@ class Pace:
 
 
 def parse(text: str) -> Pace:
-    """Parse a text such as `takes=2,hidden=0.5`; raise `ValueError` if invalid."""
+    """Parse a text such as `takes=2,hidden=0.5`."""
     with suppress(ValueError):  # no number
         found = read_numbers(text)
         if found.keys() <= {one.name for one in fields(Pace)} and max(found.values()) < 1e9:
@@ -45,7 +45,7 @@ def parse(text: str) -> Pace:
 
 
 def page_of(rows: list[Json], limit: int, after: str | None) -> Json:
-    """Return a page of a list, which begins after the row with an id."""
+    """Begin after the row with an id."""
     names = [one["id"] for one in rows]
     begin = names.index(after) + 1 if after in names else 0
     page = rows[begin : begin + limit]
@@ -81,7 +81,7 @@ class Batches:
         self._made = 0
 
     def create(self, body: bytes, now_s: float) -> tuple[Json, float | None]:
-        """Create a batch and return it as `look` does. Invalid request parameters appear as results."""
+        """Invalid request parameters appear as results."""
         try:
             given = as_list((as_object(json.loads(body)) or {}).get("requests"))
         except ValueError:
@@ -112,7 +112,6 @@ class Batches:
         return page_of([self._described(one, now_s) for one in reversed(self._batches.values())], limit, after)
 
     def cancel(self, id_: str, now_s: float) -> Json:
-        """Cancel the unfinished requests of a batch. It ends at the next `look`."""
         batch = self._find(id_, now_s)
         if now_s < batch.ends_s and batch.cancelled_s is None:
             batch.cancelled_s = now_s

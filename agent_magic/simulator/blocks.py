@@ -31,7 +31,6 @@ class Block:
     tokens: int = 0
 
     def opened(self) -> Json:
-        """Return the block as it opens in a stream."""
         found: Json = {"type": self.kind, **self.fields}
         if self.kind in _STREAMED:
             found[_STREAMED[self.kind][0]] = {} if self.kind.endswith("tool_use") else ""
@@ -49,7 +48,7 @@ class Block:
             yield each, 0
 
     def whole(self) -> Json:
-        """Return the complete block. The input of a cut call is empty."""
+        """The input of a cut call is empty."""
         found: Json = {"type": self.kind, **self.fields}
         if self.kind in _STREAMED:
             found[_STREAMED[self.kind][0]] = self._input() if self.kind.endswith("tool_use") else self.text
@@ -73,14 +72,14 @@ def text_block(text: str, rng: Random, citations: tuple[Json, ...] = ()) -> Bloc
 
 
 def thinking_block(text: str, signature: str, length: int, rng: Random, *, shown: bool) -> Block:
-    """Return a thinking block; without `shown` its text is empty."""
+    """Without `shown` its text is empty."""
     seen = text if shown else ""
     late = {"type": "signature_delta", "signature": signature}
     return Block("thinking", seen, tuple(tokens.pieces(seen, rng)), late=(late,), tokens=length)
 
 
 def call_block(kind: str, number: str, name: str, given: Json, rng: Random, *, eager: bool = False) -> Block:
-    """Return a tool call; `eager` streams arguments as they are written, else each when complete."""
+    """`eager` streams arguments as they are written, else each when complete."""
     text = json.dumps(given)
     pieces = tuple(tokens.pieces(text, rng)) if eager else _by_argument(given)
     return Block(kind, text, pieces, {"id": number, "name": name}, tokens=tokens.count(text))
@@ -98,7 +97,7 @@ def cut(block: Block, most: int) -> Block:
 
 
 def broken(block: Block) -> Block:
-    """Return a call with invalid JSON arguments: without the first colon, or else the last brace."""
+    """Make the arguments invalid JSON: without the first colon, or else the last brace."""
     text = block.text.replace('": ', '" ', 1) if '": ' in block.text else block.text[:-1]
     return Block(block.kind, text, (text,), block.fields, block.late, block.tokens)
 

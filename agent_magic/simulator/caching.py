@@ -31,7 +31,7 @@ class InputUsage:
 
     @property
     def limited(self) -> int:
-        """Tokens counted against the input limit: all except cache reads."""
+        """What counts against the input limit: all except cache reads."""
         return self.uncached + self.written
 
 

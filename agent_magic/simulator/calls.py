@@ -1,8 +1,8 @@
 """Tool calls and their arguments, if no directive sets them.
 
 A tool matches a prompt that has words of its name or description; a lookup tool also matches a prompt that asks for
-something. A tool that changes something is called once. SQL uses the tables that the text names, or else the catalogue.
-Web pages, files and outputs of server tools are invented; the addresses use reserved names.
+something. SQL uses the tables that the text names, or else the catalogue. Web pages, files and outputs of server tools
+are invented; the addresses use reserved names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from agent_magic.simulator.topic import COMMON, LOOK_AT, STOP_WORDS, Subject
 from agent_magic.simulator.writer import SENTENCES, Pen, capital
 
 FAMILIES = ("web_search", "web_fetch", "code_execution")
-"""The tools called without a directive."""
+"""Called without a directive."""
 OLD_CODE = "code_execution_20250522"
 CODE_NAMES = ("code_execution", "bash_code_execution", "text_editor_code_execution")
 MOST_CALLS = 3
@@ -70,7 +70,7 @@ class Wanted:
 
 
 def wanted_calls(request: Request, subject: Subject, rng: Random) -> list[Wanted]:
-    """Return the calls of this turn; empty if the model answers."""
+    """Return the calls of this turn; none if the model answers."""
     tools = request.tools
     if not tools.may_call or (request.resumed and not tools.must_call):
         return []
@@ -138,7 +138,7 @@ def _to_be_called_again(request: Request) -> list[Json]:
 
 
 def _arguments(tool: Json, request: Request, subject: Subject, rng: Random) -> Json:
-    """Return arguments: an example of the definition, or values that fit the schema."""
+    """Return an example of the definition, or values that fit the schema."""
     name, examples = tool["name"], as_list(tool.get("input_examples"))
     if is_of_server(tool) and name == "web_search":
         return {"query": " ".join([*subject.terms[:2], subject.topic])}
@@ -198,7 +198,7 @@ def sounds_like_sql(tool: Json) -> bool:
 
 
 def sql_for(text: str, rng: Random) -> str:
-    """Return a query over a table of a text; `orders(id, region)` and `CREATE TABLE` also give the columns."""
+    """Query a table of a text; `orders(id, region)` and `CREATE TABLE` also give the columns."""
     tables = tables_of(text)
     if not tables:
         return CATALOGUE
@@ -224,7 +224,6 @@ def tables_told(text: str) -> bool:
 
 
 def tables_of(text: str) -> dict[str, list[str]]:
-    """Return the tables named in a text, with their columns if known."""
     found: dict[str, list[str]] = {}
     for name, columns in _WITH_COLUMNS.findall(text):
         parts = [part[1] for part in map(_COLUMN.match, re.split(r",(?![^(]*\))", columns)) if part]
@@ -237,25 +236,25 @@ def tables_of(text: str) -> dict[str, list[str]]:
 
 
 def name_in_response(tool: Json) -> str:
-    """Return the name used in calls of a tool: newer code execution runs commands."""
+    """Newer code execution runs commands."""
     name = str(tool["name"])
     return "bash_code_execution" if name == "code_execution" and tool["type"] != OLD_CODE else name
 
 
 def result_of(name: str, number: str, given: Json, subject: Subject, rng: Random) -> Json:
-    """Return the fields of a call's result, as a block without deltas."""
+    """As a block without deltas."""
     kind = f"{'tool_search' if name.startswith('tool_search') else name}_tool_result"
     return {"type": kind, "tool_use_id": number, "content": _content(name, given, subject, rng)}
 
 
 def too_often(name: str, number: str) -> Json:
-    """Return the result of a call beyond `max_uses`: an error inside a successful response."""
+    """A call beyond `max_uses` is an error inside a successful response."""
     error: Json = {"type": f"{name}_tool_result_error", "error_code": "max_uses_exceeded"}
     return {"type": f"{name}_tool_result", "tool_use_id": number, "content": error}
 
 
 def citations_of(result: Json, pen: Pen) -> list[tuple[str, Json]]:
-    """Return sentences on the pages of a web search, each with its citation; empty for other results."""
+    """Return sentences on the pages of a web search, each with its citation."""
     found: list[tuple[str, Json]] = []
     for page in blocks_of(result["content"])[:2] if result["type"] == "web_search_tool_result" else ():
         said = pen.draw(SENTENCES)

@@ -58,7 +58,6 @@ class Station:
         self._alarm: asyncio.TimerHandle | None = None
 
     async def enter(self) -> None:
-        """Wait for a slot."""
         if self._inside < self.capacity.slots:
             self._inside += 1
             return
@@ -74,7 +73,6 @@ class Station:
             raise
 
     def leave(self) -> None:
-        """Release a slot to the next request."""
         if self._queue:
             self._queue.popleft().set_result(None)
         else:
@@ -97,7 +95,7 @@ class Station:
         return self._tokens
 
     async def until(self, tokens: float) -> None:
-        """Wait until the clock reaches `tokens`. Only for requests that are writing."""
+        """Only for requests that are writing."""
         self._turn()
         if tokens <= self._tokens:
             return

@@ -123,7 +123,7 @@ def words_of(values: Mapping[str, object]) -> list[str]:
 
 
 def factor_of(spec: str) -> float:
-    """Return the time factor of a latency spec, relative to a real model."""
+    """Return the duration of a latency spec relative to a real model."""
     try:
         return max(parse(str(spec)).factor, LEAST_FACTOR)
     except ValueError:
@@ -167,7 +167,7 @@ def _start(options: list[str], timeout_s: float, time_factor: float) -> Simulato
 
 
 def _first_line(process: subprocess.Popen[str], timeout_s: float) -> dict[str, str]:
-    """Return the first line of the child's output; empty if it ended or timed out."""
+    """Empty if the child ended or timed out."""
     assert process.stdout is not None  # noqa: S101 - it was asked for
     late = threading.Timer(timeout_s, process.kill)
     late.start()

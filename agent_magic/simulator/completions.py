@@ -19,7 +19,7 @@ from agent_magic.simulator.service import Exchange, Service
 
 PATH: Final = f"/v1{CHAT}"
 STAND_IN: Final = "claude-haiku-5-5"
-"""The model that lends an unknown name its speed and limits."""
+"""It lends an unknown name its speed and limits."""
 FIELDS: Final = frozenset(
     "model messages max_tokens max_completion_tokens stream stream_options tools tool_choice parallel_tool_calls "
     "response_format stop temperature top_p top_k frequency_penalty presence_penalty logit_bias seed n user metadata "
@@ -39,7 +39,6 @@ CHOICES: Final = {"auto": "auto", "none": "none", "required": "any"}
 
 
 def exchange(service: Service, body: bytes, entry: Entry, now_s: float) -> Exchange:
-    """Decide the response to a request; raise `ApiError` for an error response."""
     asked = _object(body)
     found = service.exchange(encode(_message_request(asked)), entry, now_s)
     return replace(found, response=_Translation(asked).response(found.response))
@@ -73,7 +72,7 @@ def _object(body: bytes) -> Json:
 
 
 def _message_request(asked: Json) -> Json:
-    """Return the request in the form of `/v1/messages`, without sampling, which no mock answer uses."""
+    """Translate to `/v1/messages`, without sampling, which no mock answer uses."""
     system, messages = _messages(as_list(asked.get("messages")) or [])
     found: Json = {
         "model": asked["model"] if asked["model"] in MODELS else STAND_IN,
@@ -110,7 +109,7 @@ def _tool(tool: Json) -> Json:
 
 
 def _messages(given: list[Any]) -> tuple[str, list[Json]]:
-    """Return the system prompt and the messages; results of tools and the following ones are one message."""
+    """Results of tools and the following ones are one message."""
     system: list[str] = []
     found: list[Json] = []
     for place, each in enumerate(given):
@@ -172,7 +171,7 @@ class _Translation:
         return replace(planned, frames=frames, length=length)
 
     def _data(self, data: bytes) -> bytes:
-        """Rewrite a part of a body: events, or one JSON text. Damage by a fault stays."""
+        """Rewrite events, or one JSON text. Damage by a fault stays."""
         found: list[bytes] = []
         for each in filter(None, data.split(b"\n\n")):
             is_event = each.startswith(b"event:")

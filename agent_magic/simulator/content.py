@@ -23,7 +23,7 @@ PATCH = 28
 MEDIA_TOKENS = 1500
 """Of a picture or document given by URL or file id."""
 PAGE_TOKENS = (1500, 3000)
-"""Minimum and maximum tokens of a page; a fuller page has more."""
+"""Minimum and maximum; a fuller page has more."""
 MOST_BYTES = 10 * 1024 * 1024
 MOST_SIDE = 8000
 MANY = 20
@@ -52,7 +52,7 @@ def source_of(block: Json) -> Json:
 
 
 def picture_size(head: bytes) -> tuple[str, tuple[int, int]] | None:
-    """Return media type, width and height of a PNG, JPEG, GIF or WebP, else `None`."""
+    """Return media type, width and height of a PNG, JPEG, GIF or WebP."""
     found = None
     if head.startswith(PNG_HEADER) and len(head) >= 24:
         found = "image/png", (int.from_bytes(head[16:20]), int.from_bytes(head[20:24]))
@@ -87,7 +87,7 @@ def _jpeg_size(head: bytes) -> tuple[int, int]:
 
 
 def tokens_of_picture(size: tuple[int, int], longest: int, most: int) -> int:
-    """Count the tokens of a picture, scaled down to the longest side and the most tokens."""
+    """Scale it down to the longest side and the most tokens first."""
     scale = min(1.0, longest / max(size))
     while True:
         # Minus 1e-9, so that a side of a whole number of patches is not rounded up.
@@ -102,7 +102,7 @@ def pdf_pages(data: bytes) -> int:
 
 
 def pdf_text(data: bytes) -> list[str]:
-    """Return the texts of a PDF, one per stream with text; text in a font's own encoding is not found."""
+    """Return the texts of a PDF, one per stream; text in a font's own encoding is not found."""
     found: list[str] = []
     for stream in _STREAM.findall(data):
         try:
@@ -136,7 +136,7 @@ def tokens_of(block: Json, model: Model) -> int:
 
 
 def check_media(found: Iterable[tuple[str, Json]], model: Model) -> None:
-    """Check number, size and format of pictures and documents; raise the first error."""
+    """Check number, size and format; raise the first error."""
     media = list(found)
     pictures = [(where, block) for where, block in media if block["type"] == "image"]
     most = 600 if model.context >= LARGE_CONTEXT else 100

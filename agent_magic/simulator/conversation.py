@@ -32,7 +32,7 @@ _ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def check_messages(given: list[object]) -> list[Json]:
-    """Check the model-independent rules for messages; raise the first `ApiError`."""
+    """Check the model-independent rules; raise the first `ApiError`."""
     if not given:
         raise invalid("messages: at least one message is required")
     if len(given) > MAX_MESSAGES:
@@ -44,7 +44,7 @@ def check_messages(given: list[object]) -> list[Json]:
 
 
 def check_content(messages: list[Json], model: Model, *, typed: bool) -> None:
-    """Check pictures, documents and citations, which a schema excludes; raise the first error."""
+    """Check pictures, documents and citations, which a schema excludes."""
     media = list(_media(messages))
     check_media(((where, block) for where, block in media if block["type"] in MEDIA), model)
     citing = [_cites(block) for _, block in media if block["type"] == "document"]
@@ -55,7 +55,7 @@ def check_content(messages: list[Json], model: Model, *, typed: bool) -> None:
 
 
 def _media(messages: list[Json]) -> Iterator[tuple[str, Json]]:
-    """Yield pictures, documents and search results with their places, including those in tool results."""
+    """Yield them with their places, including those in tool results."""
     for place, message in enumerate(messages):
         for number, block in enumerate(blocks_of(message["content"])):
             where = f"messages.{place}.content.{number}"
@@ -158,7 +158,7 @@ class _Calls:
     known: set[str] = field(default_factory=set[str])
 
     def check(self, messages: list[Json]) -> None:
-        """Check all messages; calls of the last one need results too, except a paused server tool."""
+        """Calls of the last message need results too, except a paused server tool."""
         for place, message in enumerate(messages):
             blocks = blocks_of(message["content"])
             if message["role"] == "assistant" and not (place and messages[place - 1]["role"] == "assistant"):
@@ -231,5 +231,4 @@ def open_calls(messages: list[Json]) -> list[Json]:
 
 
 def documents(messages: list[Json]) -> list[Json]:
-    """Return the citable documents and search results, in order."""
     return [block for _, block in _media(messages) if _cites(block) and source_of(block).get("type") != "url"]

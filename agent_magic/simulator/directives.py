@@ -29,7 +29,7 @@ _TOOL = re.compile(rf"\[\[tool{_TURNS}:\s*([\w.-]+)\s*(\{{.*?\}})?\s*\]\]", re.D
 _KEY_OF_DIRECTIVE = {"ttft": "ttft_s", "stop": "stop_reason"}
 _FLAGS = ("echo", "broken", "expire")
 _WORDS = ("text", "think")
-"""Directives with a text value, spaces included."""
+"""With a text value, spaces included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Rule:
 
 
 class DirectiveError(ValueError):
-    """An invalid directive or script line; the message lists valid values."""
+    """The message lists valid values."""
 
 
 def _natural(value: object) -> int | None:
@@ -159,7 +159,7 @@ def _checked(values: Mapping[str, object]) -> dict[str, Any]:
 
 
 def find_directives(prompt: str) -> list[Rule]:
-    """Return the directives of a prompt in order, then one per turn with its tool calls."""
+    """Return the directives in order, then one per turn with its tool calls."""
     if "[[" not in prompt:
         return []
     found = [_directive(match) for match in _DIRECTIVE.finditer(prompt)]
@@ -212,7 +212,7 @@ def _rule(match: str, given: Mapping[str, object]) -> Rule:
 
 
 def read_script(path: str) -> tuple[Rule, ...]:
-    """Read a script file of one JSON object per line, skipping empty lines and lines that start with `#`."""
+    """One JSON object per line; empty lines and comments (`#`) are skipped."""
     rules: list[Rule] = []
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -26,7 +26,7 @@ KIND_OF_STATUS = {
 
 @dataclass(eq=False)
 class ApiError(Exception):
-    """A request that gets an error response, after some seconds; its default kind is the documented one."""
+    """An error response, after some seconds; its default kind is the documented one."""
 
     status: int
     message: str
@@ -41,7 +41,7 @@ class ApiError(Exception):
         self.kind = self.kind or KIND_OF_STATUS.get(self.status, other)
 
     def body(self, request_id: str, route: str = "") -> Json:
-        """Return the documented error body of the API that has this route."""
+        """Return the documented body of the API that has this route."""
         error: Json = {"type": self.kind, "message": self.message}
         if self.code:
             error["details"] = {"error_code": self.code}

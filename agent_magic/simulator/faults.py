@@ -34,7 +34,7 @@ Fault: TypeAlias = Callable[[Case], Response]
 
 
 def with_fault(case: Case) -> Response:
-    """Return a response with the requested fault, or unchanged; raise `ApiError` if the fault is one."""
+    """Return the response with the requested fault; raise `ApiError` if the fault is one."""
     if case.overrides.fault is None:
         return case.usual
     table = _STREAM if case.result.request.stream else _BODY
@@ -53,7 +53,7 @@ def _page(case: Case) -> Response:
 
 
 def _half(usual: Response) -> tuple[Frame, ...]:
-    """Return the opening and the first half of the deltas, at least one."""
+    """At least one delta."""
     opening, *deltas, _ = usual.frames
     return (opening, *deltas[: max(1, len(deltas) // 2)])
 
@@ -114,8 +114,6 @@ def _with_body(usual: Response, body: bytes) -> Response:
 
 
 def _half_body(ending: Ending) -> Fault:
-    """Announce the whole body and send half of it."""
-
     def fault(case: Case) -> Response:
         frame = case.usual.frames[0]
         return replace(case.usual, frames=(replace(frame, data=frame.data[: len(frame.data) // 2]),), ending=ending)

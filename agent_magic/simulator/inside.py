@@ -70,7 +70,7 @@ class _Transport(httpx2.AsyncBaseTransport):
         self.is_open = True
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Decide the response to a request, and return it when it begins."""
+        """Return the response when it begins."""
         if not self.is_open:
             raise httpx2.ConnectError("The mock server was stopped.", request=request)
         body, path = await request.aread(), request.url.path[self._prefix :]

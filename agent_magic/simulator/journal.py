@@ -44,7 +44,7 @@ class Entry:
     output_tokens: int = 0
 
     def asked(self, model: str, prompt: str, *, stream: bool) -> None:
-        """Record the request, with the start of its prompt and 16 hexadecimal digits of its SHA-256."""
+        """Record the start of the prompt and 16 hexadecimal digits of its SHA-256."""
         self.model, self.stream = model, stream
         self.prompt = prompt[:PREVIEW]
         self.prompt_hash = hashlib.sha256(prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16]
@@ -54,7 +54,7 @@ class Entry:
 
 
 class Journal:
-    """The entries of the last 100,000 requests. Times are arguments."""
+    """The last 100,000 requests. Times are arguments."""
 
     def __init__(self, now_s: float) -> None:
         self.in_flight = 0
@@ -72,7 +72,7 @@ class Journal:
         return entry
 
     def close(self, entry: Entry, now_s: float) -> None:
-        """Close an entry; aborted unless finished."""
+        """Aborted unless finished."""
         self.in_flight -= 1
         if entry.finished_s is None:
             entry.aborted_s = self.at(now_s)
@@ -91,7 +91,7 @@ class Journal:
         }
 
     def reset(self, now_s: float) -> None:
-        """Clear all entries. Requests in flight stay counted."""
+        """Requests in flight stay counted."""
         self._began_s = now_s
         self._peak = self.in_flight
         self._entries.clear()

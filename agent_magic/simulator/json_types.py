@@ -30,7 +30,7 @@ def as_int(value: object) -> int | None:
 
 
 def as_number(value: object) -> float | None:
-    """Return a finite JSON number as a float, else `None`."""
+    """Finite numbers only."""
     if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > sys.float_info.max:
         return None
     return None if math.isnan(value) else float(value)

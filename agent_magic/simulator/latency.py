@@ -22,7 +22,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Medians of a family: seconds to the first token, tokens per second, and the lognormal sigma of both."""
+    """Medians of a family, in tokens per second, and the lognormal sigma of both."""
 
     ttft_s: float
     pace: float
@@ -40,7 +40,7 @@ FAMILIES = {
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """A latency model; `factor` multiplies every duration, the rest overrides the families' values."""
+    """`factor` multiplies every duration, the rest overrides the families' values."""
 
     factor: float = 1.0
     ttft_s: float | None = None
@@ -48,7 +48,7 @@ class Latency:
     spread: float | None = None
 
     def draw(self, family: str, rng: Random, *, ttft_s: float | None = None, pace: float | None = None) -> Timing:
-        """Draw the timing of one response, always two numbers of the generator; exact values win."""
+        """Always draw two numbers of the generator; exact values win."""
         usual = FAMILIES[family]
         usual_ttft_s = usual.ttft_s if self.ttft_s is None else self.ttft_s
         usual_pace = usual.pace if self.pace is None else self.pace
@@ -66,7 +66,7 @@ FORMS = "none, fast, real, a factor such as x0.1, or ttft=0.3,pace=200,spread=0.
 
 
 def parse(spec: str) -> Latency:
-    """Parse the value of `--latency`; raise `ValueError` with the valid forms."""
+    """Raise `ValueError` with the valid forms."""
     if spec in _NAMED:
         return _NAMED[spec]
     try:
@@ -81,7 +81,7 @@ def parse(spec: str) -> Latency:
 
 
 def read_numbers(text: str) -> dict[str, float]:
-    """Parse numbers by name, as in `ttft=0.3,pace=200`; raise `ValueError` unless all are finite and >= 0."""
+    """Parse numbers by name, as in `ttft=0.3,pace=200`."""
     parts = (part.partition("=") for part in text.split(","))
     return {name.strip(): _number(number) for name, _, number in parts}
 

@@ -78,7 +78,7 @@ MODELS: dict[str, Model] = {model.id: model for model in (*_CURRENT, *_EARLIER)}
 
 
 def describe(model: Model) -> Json:
-    """Return the body of `GET /v1/models/{id}`. The release date is unknown: the epoch."""
+    """The release date is unknown: the epoch."""
     return {
         "type": "model",
         "id": model.id,

@@ -100,7 +100,7 @@ def _slips(text: str) -> dict[str, float]:
 
 
 def _option(read: Callable[[str], object]) -> Callable[[str], object]:
-    """Wrap a parser so that `argparse` shows its error messages unchanged."""
+    """Have `argparse` show error messages unchanged."""
 
     def typed(text: str) -> object:
         try:

@@ -36,7 +36,7 @@ POLL_S = 0.5
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the mock server until it is stopped; return 1 if the port is taken."""
+    """Return 1 if the port is taken."""
     options = make_parser().parse_args(argv)
     try:
         asyncio.run(_serve(options))
@@ -148,7 +148,7 @@ class _Server:
             return await self._send(request, exchange, entry)
 
     async def results(self, request: web.Request) -> web.StreamResponse:
-        """Stream the results of a batch, which may be larger than memory."""
+        """A batch may be larger than memory."""
         with self._recorded(RESULTS) as entry:
             check_credentials(request.headers)
             lines = self._service.batches.results(request.match_info["id"], time.monotonic())
@@ -178,7 +178,7 @@ class _Server:
             journal.close(entry, time.monotonic())
 
     async def _send(self, request: web.Request, exchange: Exchange, entry: Entry) -> web.StreamResponse:
-        """Send a response with its faults; cancelled if the client disconnects or a fault closes the connection."""
+        """Cancelled if the client disconnects or a fault closes the connection."""
         planned = exchange.response
         entry.status = planned.status
         sending = Sending(self._service, exchange, entry)
@@ -236,7 +236,7 @@ async def _reset(request: web.Request) -> None:
 
 
 def _check_host(request: web.Request) -> None:
-    """Reject a request to another host name, against DNS rebinding by a web page."""
+    """Reject another host name, against DNS rebinding by a web page."""
     host = request.headers.get("host", "").lower()
     name, _, port = host.partition(":")
     if name not in LOCAL_NAMES or not (port.isdigit() or host == name):

@@ -39,7 +39,7 @@ class Bucket:
         self._at_s = max(self._at_s, now_s)
 
     def wait_s(self, amount: float, now_s: float) -> float:
-        """Return the seconds until an amount may pass; above the capacity, until the bucket is full."""
+        """Above the capacity, until the bucket is full."""
         missing = min(amount, self.capacity) - self.level(now_s)
         return max(0.0, missing * 60 / self.per_minute)
 
@@ -73,7 +73,7 @@ START_TIER_FABLE = Limits(Limit(1_000), Limit(500_000), Limit(100_000))
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """Requested limits; `None`: the Start tier, with buckets of 60 s. `burst_s` is for given limits."""
+    """Requested limits; `None`: the Start tier, with buckets of 60 s."""
 
     rpm: float | None = None
     itpm: float | None = None
@@ -113,7 +113,7 @@ class Pool:
         self.output_tokens = limits.output_tokens.bucket(now_s)
 
     def admit(self, input_tokens: int, now_s: float) -> Denial | None:
-        """Admit a request, or return the limit with the longest wait."""
+        """Return the limit with the longest wait, if any."""
         waits = (
             (self.requests.wait_s(1, now_s), "requests", self.requests),
             (self.input_tokens.wait_s(input_tokens, now_s), "input tokens", self.input_tokens),
@@ -127,7 +127,7 @@ class Pool:
         return None
 
     def headers(self, now_s: float, now: datetime) -> dict[str, str]:
-        """Return the documented headers; `now_s` is for the buckets, `now` the same moment as a date for `reset`."""
+        """`now_s` is for the buckets, `now` the same moment as a date for `reset`."""
         rows = {
             "requests": (self.requests,),
             "tokens": (self.input_tokens, self.output_tokens),
@@ -145,7 +145,7 @@ class Pool:
 
 
 def _rfc3339(at: float) -> str:
-    """Format a date in whole seconds, rounded up so that it is never too early."""
+    """Round up, so that it is never too early."""
     return datetime.fromtimestamp(math.ceil(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -157,7 +157,7 @@ class Quota:
         self._pools: dict[str, Pool] = {}
 
     def pool(self, name: str, now_s: float) -> Pool | None:
-        """Return a pool, or `None` if unlimited."""
+        """Return `None` if unlimited."""
         if self._allowance.unlimited:
             return None
         if name not in self._pools:

@@ -22,23 +22,23 @@ from agent_magic.simulator.tools import NO_TOOLS, Tools, parse_tools
 REQUEST_OVERHEAD = 3
 MESSAGE_OVERHEAD = 4
 FORMAT_OVERHEAD = 40
-"""Tokens of the instruction that comes with a schema. The API's number is undocumented."""
+"""Of the instruction that comes with a schema. The API's number is undocumented."""
 TTL_S = {"5m": 300, "1h": 3600}
 SAMPLING = ("temperature", "top_p", "top_k")
 COUNTED = frozenset(
     "model messages system tools tool_choice thinking output_config cache_control speed user_profile_id workspace_id "
     "billing_policy compaction context_management mcp_servers output_format".split()
 )
-"""Fields of a request to count tokens. Source: parameters of `messages.count_tokens` in anthropic 2.14, and of beta."""
+"""Source: parameters of `messages.count_tokens` in anthropic 2.14, and of beta."""
 _MORE = (
     "max_tokens stream stop_sequences metadata container diagnostics inference_geo service_tier fallback_credit_token "
     "fallbacks thread"
 )
 FIELDS = COUNTED | frozenset((*_MORE.split(), *SAMPLING))
-"""Fields of a request for an answer. Source: parameters of `messages.create`. The models refuse sampling."""
+"""Source: parameters of `messages.create`. The models refuse sampling."""
 MAX_BREAKPOINTS = 4
 UNBOUND = ("format", "settings")
-"""Segments that may change without invalidating a thinking block."""
+"""These may change without invalidating a thinking block."""
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _encode_sorted = json.JSONEncoder(separators=(",", ":"), sort_keys=True).encode
 _Value = TypeVar("_Value")
@@ -46,14 +46,10 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One block of the prompt.
+    """One block of the prompt; `tokens` include its share of the overhead.
 
-    Attributes:
-        label: Its position, such as `system` or `user:text`; part of the identity of a prefix. `settings` holds what
-            empties the cache of the messages when changed: tool choice, thinking, effort, presence of pictures.
-        text: Its content, without `cache_control`.
-        tokens: Its length, with its share of the overhead.
-        ttl_s: Lifetime of the cache entry that ends here, or `None`.
+    Its `label` is part of the identity of a prefix. `settings` holds what empties the cache of the messages when
+    changed: tool choice, thinking, effort, presence of pictures. `ttl_s` is the life of the cache entry that ends here.
     """
 
     label: str
@@ -76,7 +72,7 @@ class Request:
     """A valid request.
 
     Attributes:
-        max_tokens: Maximum tokens of the response; `None` for `count_tokens`.
+        max_tokens: `None` for `count_tokens`.
         prompt: The text of the last user message with more than tool results.
         earlier: The text of earlier user messages.
         turn: 1 for the response to the prompt, 2 after its first tool results, and so on.
@@ -84,7 +80,6 @@ class Request:
         called: Names of the tools called since the prompt.
         open_calls: Server tool calls without a result.
         citable: Documents and search results to cite; empty if citations are off.
-        chain: The end of the chain of thinking blocks, or `None`.
     """
 
     model: Model
@@ -124,7 +119,7 @@ class Request:
 
 
 def parse(data: bytes, *, counting: bool = False) -> Request:
-    """Parse and validate a request; `count_tokens` needs no `max_tokens`."""
+    """`count_tokens` needs no `max_tokens`."""
     body = _decoded(data)
     if unknown := body.keys() - (COUNTED if counting else FIELDS):
         raise invalid(f"{min(unknown)}: Extra inputs are not permitted")
@@ -230,7 +225,7 @@ def _block_text(block: Json) -> str:
 
 
 def _asks(message: Json) -> bool:
-    """Return True for a user message with more than tool results."""
+    """Return whether it is a user message with more than tool results."""
     blocks = content.blocks_of(message["content"])
     return message["role"] == "user" and (not blocks or any(block["type"] != "tool_result" for block in blocks))
 
@@ -281,7 +276,7 @@ def _check_model(body: Json, model: Model, messages: list[Json], max_tokens: int
 
 
 def _is_paused(message: Json) -> bool:
-    """Return whether a message is a paused turn: its last block is a server tool call or result."""
+    """Return whether its last block is a server tool call or result."""
     kind = str((content.blocks_of(message["content"]) or [{}])[-1].get("type"))
     return kind == "server_tool_use" or kind.endswith("_tool_result")
 
@@ -296,7 +291,7 @@ def _stop_sequences(body: Json) -> tuple[str, ...]:
 
 
 def _format(body: Json) -> Json | None:
-    """Return the wanted form; `output_format` is its older name, which clients still send."""
+    """`output_format` is its older name, which clients still send."""
     return as_object((as_object(body.get("output_config")) or {}).get("format") or body.get("output_format"))
 
 
@@ -314,7 +309,7 @@ def _schema(body: Json) -> Json | None:
 
 
 def _segments(body: Json, tools: Tools, messages: Iterable[Json], model: Model) -> tuple[Segment, ...]:
-    """Split a body into segments; the top-level `cache_control` applies to the last one."""
+    """The top-level `cache_control` applies to the last one."""
     found = [Segment("tool", text := _canonical(tool), tokens.count(text), _ttl_s(tool)) for tool in tools.offered]
     if wanted := _format(body):
         # The API turns it into an instruction. Another format empties the cache, so it stands in front.
@@ -356,7 +351,7 @@ def _segment(label: str, block: Json, model: Model) -> Segment:
 
 
 def _tokens_of(block: Json, model: Model) -> int:
-    """Count the tokens of a block. Citations are free; thinking is counted with its signature."""
+    """Citations are free; thinking is counted with its signature."""
     kind = block.get("type")
     if kind == "text":
         return tokens.count(str(block.get("text", "")))
@@ -379,5 +374,5 @@ def _canonical(block: Json) -> str:
 
 
 def canonical(block: Json) -> str:
-    """Return a message block as normalised JSON: clients may change key order and absent fields."""
+    """Clients may change key order and absent fields."""
     return _encode_sorted({key: value for key, value in block.items() if key != "cache_control" and value is not None})

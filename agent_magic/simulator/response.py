@@ -30,7 +30,7 @@ _encode_text = json.JSONEncoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A part of a body: its time in seconds after the request, and the output tokens sent by then."""
+    """A part of a body, the seconds after the request, and the output tokens sent by then."""
 
     at_s: float
     data: bytes
@@ -41,20 +41,19 @@ class Ending(Enum):
     """How a response ends."""
 
     CLEAN = "clean"
-    """As HTTP requires."""
     CUT = "cut"
-    """The connection is closed inside the body."""
+    """Inside the body."""
     STALL = "stall"
-    """The response stops, and the connection stays open."""
+    """The connection stays open."""
     RESET = "reset"
-    """The connection is reset before the first byte."""
+    """Before the first byte."""
     HANG = "hang"
     """Nothing is sent, and the connection stays open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A response; without a `length` (the `content-length`) it is chunked."""
+    """Without a `length` (the `content-length`) it is chunked."""
 
     status: int
     frames: tuple[Frame, ...]
@@ -91,12 +90,10 @@ def encode(value: Json) -> bytes:
 
 
 def event(name: str, **fields: object) -> bytes:
-    """Return one server-sent event."""
     return f"event: {name}\ndata: {_encode({'type': name, **fields})}\n\n".encode()
 
 
 def delta(text: str) -> bytes:
-    """Return the event of one text piece of the first block."""
     return _DELTA_HEAD + _encode_text(text).encode() + _DELTA_TAIL
 
 
@@ -145,7 +142,6 @@ def _results(answer: Answer, name: str) -> int:
 
 
 def _frames(result: Result) -> Iterator[Frame]:
-    """Yield the events of a stream: opening, one frame per delta, ending."""
     timing, answer = result.timing, result.answer
     start: Json = {**_head(result), "content": [], "stop_reason": None, "stop_sequence": None}
     start["usage"] = _usage(result, min(1, answer.output_tokens))
@@ -170,7 +166,7 @@ def _frames(result: Result) -> Iterator[Frame]:
 
 
 def _texts(block: Block, timing: Timing) -> Iterator[Frame]:
-    """Yield the pieces of a text as first block: nearly all events of most streams."""
+    """As first block: nearly all events of most streams."""
     size = 0
     for piece in block.pieces:
         # The first piece is sent at the time to the first token, a later one when it is complete.
@@ -182,7 +178,7 @@ def _texts(block: Block, timing: Timing) -> Iterator[Frame]:
 
 
 def _deltas(block: Block, index: int, sent: int, timing: Timing) -> Iterator[Frame]:
-    """Yield the pieces of any block. A call argument is sent only when complete."""
+    """A call argument is sent only when complete."""
     total, size = len(block.text), 0
     for each, length in block.deltas():
         size += length

@@ -99,7 +99,7 @@ def decide(
 
 
 def check_credentials(headers: Mapping[str, str]) -> None:
-    """Raise `ApiError` without credentials (any will do) or the API version."""
+    """Any will do."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     if not (headers.get("x-api-key") or (scheme.lower() == "bearer" and key.strip())):
         raise ApiError(401, "x-api-key header is required")

@@ -14,7 +14,7 @@ from agent_magic.simulator.service import Exchange, Service
 FLUSH_S = 0.03
 FLUSH_PER_STREAM_S = 0.000_2
 TOKEN_PART = 1e-3
-"""Fraction of a token within which it counts as written."""
+"""Within this fraction a token counts as written."""
 
 
 class Sending:
@@ -28,7 +28,7 @@ class Sending:
         self._clock = exchange.station if exchange.station and exchange.station.capacity.is_paced else None
 
     async def first(self) -> None:
-        """Wait until it begins; forever if it hangs."""
+        """Forever if it hangs."""
         planned = self._exchange.response
         if self._station is not None:
             await self._station.enter()
@@ -84,7 +84,7 @@ class Sending:
 
 
 async def forever() -> None:
-    """Wait until cancelled by the client's disconnect."""
+    """Until the client disconnects."""
     await asyncio.get_running_loop().create_future()
 
 

@@ -32,7 +32,7 @@ SIMULATED = {"x-agent-magic-simulated": "1"}
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of the server; `seed` changes all texts and durations, `slips` are rates by model family."""
+    """`seed` changes all texts and durations, `slips` are rates by model family."""
 
     seed: int = 0
     latency: Latency = REAL
@@ -45,7 +45,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A response with its side effects: limits its output counts against, and shared capacity for writing."""
+    """A response, limits its output counts against, and shared capacity for writing."""
 
     response: Response
     lookup: Lookup | None = None
@@ -67,7 +67,6 @@ class Service:
         self.batches = Batches(settings.batches, settings.seed, self._answer_in_batch)
 
     def exchange(self, body: bytes, entry: Entry, now_s: float) -> Exchange:
-        """Decide the response to a message request; raise `ApiError` for an error response."""
         request = parse(body)
         entry.asked(request.model.id, request.prompt, stream=request.stream)
         overrides = self._overrides(request)
@@ -81,7 +80,7 @@ class Service:
         return Exchange(with_fault(Case(respond(result), result, overrides)), lookup, pool, self._station)
 
     def _answer_in_batch(self, body: bytes, now_s: float) -> Json:
-        """Return the message for a batch request, without rate limits; raise `ApiError` for an error."""
+        """Without rate limits."""
         request = parse(body)
         overrides = self._overrides(request)
         _raise_scripted(overrides)
@@ -94,7 +93,6 @@ class Service:
         return Exchange(whole(200, encode({"input_tokens": request.input_tokens})))
 
     def headers(self, entry: Entry, now_s: float) -> dict[str, str]:
-        """Return response headers, with rate limits if the model is known."""
         found = {"request-id": entry.request_id, "anthropic-organization-id": ORGANIZATION, **SIMULATED}
         model = MODELS.get(entry.model or "") if entry.route == MESSAGES else None
         pool = self._quota.pool(model.pool, now_s) if model else None
@@ -114,7 +112,7 @@ class Service:
         self._used.clear()
 
     def _overrides(self, request: Request) -> Overrides:
-        """Return the overrides of the first matching rule, overridden by directives in the prompt."""
+        """The first matching rule, overridden by directives in the prompt."""
         values: dict[str, Any] = {}
         try:
             directives = find_directives(request.prompt)
@@ -137,7 +135,6 @@ class Service:
         return Overrides(**values, calls_given=decided)
 
     def _count(self, times: int | None, *key: str) -> bool:
-        """Count a use and return True if it is within `times`."""
         if times is None:
             return True
         self._used[key] += 1
@@ -167,7 +164,7 @@ class Service:
 
 
 def _raise_scripted(overrides: Overrides) -> None:
-    """Raise the requested error status, unless a fault responds instead."""
+    """Unless a fault responds instead."""
     if (overrides.status or 0) < 400 or overrides.fault is not None:
         return
     raise ApiError(

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 12
 RECURSE_DEPTH = 4
-"""Depth at which a document of a recursive schema ends."""
+"""At which a document of a recursive schema ends."""
 _NUMBERED = re.compile(r'<item number="(\d+)">\n(.*?)\n</item>', re.DOTALL)
 NONE = 0.15
 """Probability of omitting an optional value."""
 MOST_VALUES = 2_000
-"""Of a document: a schema with millions would delay all other requests."""
+"""A schema with millions would delay all other requests."""
 FORMATS = {
     "date": "2026-11-{day:02}",
     "date-time": "2026-11-{day:02}T{hour:02}:00:00Z",
@@ -69,7 +69,7 @@ _KINDS = {
     r"^(?:sentiment|tone|mood)$": {"enum": [*SENTIMENTS]},
     r"(?<![sui])s$|list$": {"type": "array", "items": {"type": "string"}},
 }
-"""Schema of a value by pattern of its key."""
+"""By pattern of the key."""
 CITIES = ("Berlin", "Lisbon", "Oslo", "Porto", "Riga", "Turin")
 NAMES = ("ada", "ben", "chen", "dora", "emil", "fatima")
 _TEXTS = {
@@ -84,7 +84,7 @@ _TEXTS = {
     r"(?:^|_)(?:id|sku|code|ticket)$": "code",
     r"^(?:url|link|page)$": "url",
 }
-"""Kind of text by pattern of the field name. Others are a phrase of the prompt."""
+"""By pattern of the field name. Others are a phrase of the prompt."""
 _PLACE = re.compile(r"\b(?:in|for|from|to|at|of|near) ([A-Z][^\W\d_]+(?: [A-Z][^\W\d_]+)?)")
 _CODE = re.compile(r"\b[A-Z][A-Z0-9]*-?\d+\b")
 _LIKED = (
@@ -98,12 +98,12 @@ _DISLIKED = (
 _TONES = {"liked": r"^(?:positive|good|happy|satisfied)$", "disliked": r"^(?:negative|bad|unhappy|angry|dissatisfied)$"}
 _BETWEEN = r"^(?:mixed|neutral|ok|average|other|unclear)$"
 SLIPS = 0.08
-"""Rate of choices other than the prompt suggests, as a model errs; `--slips` sets it by model."""
+"""How often a choice is another than the prompt suggests, as a model errs."""
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 
 def schema_of(subject: Subject, system: str) -> Json | None:
-    """Return a schema with the keys named in the prompt, or `None` if it does not ask for JSON."""
+    """Return a schema with the keys named in the prompt, if it asks for JSON."""
     if not (_WANTED.search(subject.request) or _WANTED.search(system)):
         return None
     text = f"{subject.instruction}\n{system}"
@@ -126,7 +126,7 @@ def told_schema(text: str) -> Json | None:
 
 
 def _value_schema(key: str, hint: str) -> Json:
-    """Return the schema of a value, from its hint in the prompt or else its key."""
+    """From its hint in the prompt or else its key."""
     options = options_of(f":{hint}")
     if bounds := _RANGE.search(hint):
         return {"type": "integer", "minimum": int(bounds[1]), "maximum": int(bounds[2])}
@@ -141,7 +141,7 @@ def _value_schema(key: str, hint: str) -> Json:
 
 
 def fill(schema: Json, subject: Subject, rng: Random, slips: float = SLIPS, system: str = "") -> str:
-    """Return a JSON document for a schema, with texts from the prompt."""
+    """With texts from the prompt."""
     if is_plan(schema):
         return json.dumps(write_plan(schema, subject, system, rng), ensure_ascii=False)
     if numbered := _NUMBERED.findall(subject.prompt) if _is_by_item(schema) else ():
@@ -198,7 +198,7 @@ class _Filler:
         return self._scalar(schema, kind, name.lower())
 
     def _chosen(self, choices: list[JsonValue]) -> JsonValue:
-        """Choose the option that the prompt mentions most, or that fits the tone of its words."""
+        """Choose what the prompt mentions most, or what fits the tone of its words."""
         text, words = self._subject.instruction, [str(one).lower() for one in choices]
         said = [len(re.findall(rf"\b{re.escape(word.replace('_', ' '))}", text, re.IGNORECASE)) for word in words]
         found = [place for place, count in enumerate(said) if count == max(said)]
@@ -289,7 +289,7 @@ class _Filler:
 
 
 def _bound(schema: Json, name: str, otherwise: float) -> float:
-    """Return a bound of a number, from the schema or else its description."""
+    """From the schema or else its description."""
     told = {key: float(value) for key, value in _TOLD_BOUND.findall(str(schema.get("description", "")))}
     given = as_number(schema.get(name))
     return told.get(name, otherwise) if given is None else given
@@ -323,14 +323,14 @@ _LEADS = re.compile(
 
 
 def is_plan(schema: Json) -> bool:
-    """Return whether a schema asks for a plan: agents with prompts and dependencies."""
+    """Return whether it asks for agents with prompts and dependencies."""
     agents = as_object((as_object(schema.get("properties")) or {}).get("agents")) or {}
     fields = as_object((as_object(agents.get("items")) or {}).get("properties")) or {}
     return {"name", "prompt", "depends_on"} <= fields.keys()
 
 
 def write_plan(schema: Json, subject: Subject, system: str, rng: Random) -> Json:
-    """Return a plan: concurrent agents for the parts of the goal, their join, and a critic if there is room."""
+    """Concurrent agents for the parts of the goal, their join, and a critic if there is room."""
     said = _GOAL.match(subject.instruction)
     goal = " ".join(said[1].split() if said else ()) or subject.topic
     told = _MOST.search(system)

@@ -32,7 +32,7 @@ _BOUND = (
 
 @dataclass(frozen=True, slots=True)
 class Thinking:
-    """Thinking settings of a request; without a kind the model decides."""
+    """Without a kind the model decides."""
 
     kind: str | None = None
     shown: bool = False
@@ -42,7 +42,6 @@ USUAL = Thinking()
 
 
 def parse_thinking(body: Json, model: Model, choice: str) -> Thinking:
-    """Parse and check the parameter; raise `ApiError` if it is invalid, or unsupported by this model."""
     given = as_object(body.get("thinking"))
     if given is None:
         return Thinking(shown=not model.preserved)
@@ -91,7 +90,7 @@ class Chain:
         return base64.b64encode(length + links + self._last).decode()
 
     def check(self, block: Json, where: str) -> int:
-        """Check and add a returned thinking block; return its tokens, 0 for another model's. An edit is an error."""
+        """Return the tokens of a returned block, 0 for another model's. An edit is an error."""
         kind = str(block["type"])
         text, signature = (
             str(block.get("thinking", "")),

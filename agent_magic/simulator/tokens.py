@@ -24,7 +24,7 @@ def cut(text: str, tokens: int) -> str:
 
 
 def pieces(text: str, rng: Random) -> list[str]:
-    """Split a text into pieces of three to eight tokens, at spaces if possible."""
+    """Three to eight tokens each, split at spaces if possible."""
     found: list[str] = []
     start = 0
     while start < len(text):

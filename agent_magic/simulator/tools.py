@@ -31,13 +31,13 @@ _BY_CLIENT = {
     "text_editor_20250728": _EDITOR,
 }
 TOOLSETS = ("computer_toolset_20260801", "browser_toolset_20260801", "mcp_toolset")
-"""Types that stand for several tools and have no name."""
+"""They stand for several tools and have no name."""
 NAME_OF_TYPE = {**_BY_SERVER, **_BY_CLIENT}
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The tools of a request; `choice` is `auto`, `any`, `tool` or `none`, `parallel` allows several calls at once."""
+    """`choice` is `auto`, `any`, `tool` or `none`, `parallel` allows several calls at once."""
 
     offered: tuple[Json, ...] = ()
     choice: str = "auto"
@@ -56,7 +56,7 @@ class Tools:
         return next((tool for tool in self.offered if tool.get("name") == name), None)
 
     def prompt_tokens(self, model: Model) -> int:
-        """Return the tokens of the hidden instruction on tools."""
+        """Of the hidden instruction on tools."""
         return model.tool_prompt[self.must_call] if self.offered else 0
 
 
@@ -73,7 +73,6 @@ def is_own(tool: Json) -> bool:
 
 
 def parse_tools(body: Json, model: Model) -> Tools:
-    """Parse and check `tools` and `tool_choice`; raise the first `ApiError`."""
     given = body.get("tools")
     if not (given or body.get("tool_choice") or body.get("output_config")):  # Most requests: nothing to look at.
         return NO_TOOLS
@@ -186,14 +185,14 @@ def check_schema(schema: Json) -> None:
 
 
 def check_schemas(found: Iterable[tuple[str, Json]]) -> None:
-    """Raise `ApiError` if the schemas of a request, given with their places, cannot be compiled into a grammar."""
+    """Raise `ApiError` if one, given with its place, cannot be compiled into a grammar."""
     checking = _Checking()
     for where, schema in found:
         checking.root(where, schema)
 
 
 def definitions_of(schema: Json) -> dict[str, Json]:
-    """Return the schemas that references can name."""
+    """What references can name."""
     return {
         f"#/{home}/{name}": as_object(inner) or {}
         for home in ("$defs", "definitions")
@@ -273,7 +272,7 @@ _PYTHON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 def misfit(value: object, schema: Json, root: Json, where: str = "") -> str | None:
-    """Return where and why a value violates a schema, or `None`. Formats and patterns are ignored."""
+    """Return where and why a value violates a schema. Formats and patterns are ignored."""
     if isinstance(reference := schema.get("$ref"), str):
         return misfit(value, definitions_of(root).get(reference, {}), root, where)
     options = [as_object(each) or {} for each in as_list(schema.get("anyOf")) or as_list(schema.get("oneOf")) or ()]

@@ -65,11 +65,10 @@ class Subject:
 
 
 def subject_of(prompt: str, system: str) -> Subject:
-    """Find the subject of a request.
+    """The topic is a line `Topic: ...`, else what follows `for`, `about` or the like, else the first key phrase.
 
-    The topic is a line `Topic: ...`, else the phrase after the first `for`, `about`, `of` or the like, else the first
-    key phrase. Text in tags, or after the first paragraph of a long prompt, is another agent's answer: its topic and
-    bold phrases count.
+    Text in tags, or after the first paragraph of a long prompt, is another agent's answer: its topic and bold phrases
+    count.
     """
     instruction = _BLOCK.sub("\n", prompt).strip()
     blocks = {name.replace("_", " ").replace("-", " "): text[:LOOK_AT] for name, text in _BLOCK.findall(prompt)}
@@ -104,7 +103,7 @@ def _phrases(text: str) -> list[str]:
 
 
 def _inside(phrase: str) -> str:
-    """Return a phrase in lower case for mid-sentence use; a name keeps its capital."""
+    """Lower the case for mid-sentence use; a name keeps its capital."""
     return phrase[:1].lower() + phrase[1:] if " " in phrase and phrase[1:].islower() else phrase
 
 

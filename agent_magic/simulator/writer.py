@@ -86,7 +86,7 @@ _ONE_SENTENCE = re.compile(r"\b(?:one|a single|1)[ -](?:sentence|line)\b", re.IG
 
 
 class Pen:
-    """Fills the templates of one answer. A template repeats only after all others of its pool."""
+    """A template repeats only after all others of its pool."""
 
     def __init__(self, subject: Subject, rng: Random) -> None:
         self._topic = subject.topic
@@ -103,7 +103,7 @@ class Pen:
         return template.format(topic=self._topic, a=a, b=b)
 
     def section(self, title: str) -> str:
-        """Write a section in the form set by the mark of its title."""
+        """In the form set by the mark of its title."""
         write_form = {"*": self.points, "#": self.steps}.get(title[-1], self.paragraph)
         return f"## {title.rstrip('*#')}\n\n{write_form()}"
 
@@ -149,7 +149,7 @@ def _sections(asked: str, system: str) -> str:
 
 
 def _choose(subject: Subject, rng: Random) -> str | None:
-    """Return the short answer that a prompt asks for, or `None`."""
+    """Return the short answer that a prompt asks for, if any."""
     asked = subject.request
     if _EXPLAINED.search(asked):
         return None

@@ -30,11 +30,10 @@ NOT_FOUND = 404
 TOO_MANY = 429
 PAGE = 100
 TIMEOUT_S = 600.0
-"""Timeout of creating a batch: its body may have 256 MB."""
 
 
 class MessageBatches:
-    """Sends requests as batches of the Messages API; see `agent_magic.providers.batches.Batches`."""
+    """See `agent_magic.providers.batches.Batches`."""
 
     most_requests = 100_000
     most_bytes = 200_000_000
@@ -139,7 +138,6 @@ def _item(line: dict[str, Any], batch: str, *, simulated: bool) -> BatchItem:
 
 
 def _errored(name: str, error: dict[str, Any]) -> BatchItem:
-    """Read an error of one request as if it had been sent alone."""
     inner = fields_of(error.get("error")) or error
     status = STATUS_OF_TYPE.get(str(inner.get("type")), 500)
     message = f"{excerpt(inner.get('message') or 'The server gave no reason')} ({status}, in a batch)"

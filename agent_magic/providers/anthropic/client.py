@@ -2,7 +2,6 @@
 
 Requests are raw event streams over the SDK's aiohttp transport: the helper that accumulates a message costs twice as
 much per event, the default transport three times as much per request at 1,000 connections (measured on loopback).
-The SDK's own retries are off: the engine has the only retry loop.
 """
 
 from __future__ import annotations
@@ -45,20 +44,19 @@ if TYPE_CHECKING:
 
 BASE_URL = "ANTHROPIC_BASE_URL"
 NO_KEY = "none"
-"""Key for the user's own server without a key: most accept any, and the SDK demands one."""
+"""For the user's own server: most accept any key, and the SDK demands one."""
 IN_A_PAGE = "%agents connect simulator, or replay a recording: %agents replay FILE."
-"""What to do in a browser instead of asking the API."""
 SELLERS = {
     "AsyncAnthropicBedrock": "aws",
     "AsyncAnthropicBedrockMantle": "aws",
     "AsyncAnthropicVertex": "google",
     "AsyncAnthropicFoundry": "azure",
 }
-"""Seller of the list prices, by class of the SDK's client; otherwise the maker."""
+"""By class of the SDK's client; otherwise the maker."""
 BASIC_TOOLS = frozenset({"google", "azure"})
-"""Sellers with only the first versions of the API's tools."""
+"""They have only the first versions of the API's tools."""
 NO_MOVING_MARK = frozenset({"aws", "google"})
-"""Sellers without a cache mark at the top level of a request."""
+"""They have no cache mark at the top level of a request."""
 UNPROCESSABLE = frozenset({400, 422, 501})
 SCHEMA_FIELDS = ("output_config", "output_format", "json_schema")
 NO_COUNT = frozenset({404, 405, 501})

@@ -63,16 +63,16 @@ STATUS_OF_TYPE = {
     "timeout_error": 504,
     "overloaded_error": 529,
 }
-"""Statuses of errors that come inside a stream after a 200."""
+"""For errors that come inside a stream after a 200."""
 TOO_MANY = 429
 CREDENTIALS = ("api_key", "auth_token", "access_token", "aws_secret_key", "aws_session_token")
 """Attributes of the SDK's clients that no message may show."""
 OPEN_HEADERS = re.compile(r"x-stainless-.*|accept|content-type|user-agent|anthropic-(version|beta)", re.IGNORECASE)
-"""Headers without secrets. All others are the user's own."""
+"""Without secrets. All others are the user's own."""
 
 
 class AsCallErrors:
-    """Turns errors of the SDK or its transport into `CallError`s; the stream's received text becomes `partial`."""
+    """Turns errors of the SDK or its transport into `CallError`s; received text becomes `partial`."""
 
     __slots__ = ("_sdk", "_stream")
 
@@ -99,7 +99,7 @@ class AsCallErrors:
 
 
 def secrets_of(sdk: object) -> tuple[str, ...]:
-    """Return the texts that no message may show: a client's credentials, and the values of its added headers."""
+    """Return a client's credentials, and the values of its added headers."""
     found = [getattr(sdk, name, None) for name in CREDENTIALS]
     headers: Mapping[str, object] = getattr(sdk, "default_headers", {})
     found += [value for name, value in headers.items() if not OPEN_HEADERS.fullmatch(name)]

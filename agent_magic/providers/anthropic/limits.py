@@ -1,7 +1,6 @@
 """Rate limits in a response: headers, and the message of a 429, as numbers.
 
-`remaining` tokens are to the nearest thousand; within `retry-after` every retry fails; `reset` adds nothing that a
-pacer could use. Source: the vendor's page on rate limits.
+Source: the vendor's page on rate limits. `reset` adds nothing that a pacer could use.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def empty_limit(headers: Mapping[str, str]) -> Dimension | None:
 
 
 def read_headers(headers: Mapping[str, str]) -> Readings:
-    """Parse the rate limit headers of a response. Invalid values are ignored."""
+    """Invalid values are ignored."""
     found: dict[Dimension, Reading] = {}
     for kind, limit_name, remaining_name in _NAMES:
         if limit := number_of(headers.get(limit_name)):

@@ -24,7 +24,7 @@ MODELS: Final = (
     "claude-sonnet-5",
     "claude-opus-5",
 )
-"""Models to offer, current ones first, three of them from cheap to expensive; each has a list price."""
+"""To offer, current ones first, three of them from cheap to expensive; each has a list price."""
 _DATE: Final = re.compile(r"[-@]\d{8}$")
 _LIMIT_CLASSES: Final = (
     (re.compile(r"claude-opus-4-[5-8]"), "claude-opus-4"),
@@ -48,13 +48,13 @@ _USUAL_MAX_OUTPUT_TOKENS: Final = 128_000
 _NAME: Final = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d+)(?:-(?P<minor>\d{1,2}))?(?:$|[-@])")
 FAMILIES: Final = ("haiku", "sonnet", "opus", "fable", "mythos")
 _DENSER: Final = (4, 7)
-"""Models from this version on have a tokenizer with more tokens per text."""
+"""Newer tokenizers make more tokens of a text."""
 _DENSER_BY: Final = 1.3
 """Source: the vendor's page on Haiku 5.5: about 30 % more tokens than Haiku 4.5."""
 
 
 _FILTERING: Final = (4, 6)
-"""Models from this version on can filter search results in code before reading them."""
+"""These can filter search results in code before reading them."""
 _SERVER_TOOLS: Final[Mapping[str, tuple[str, str]]] = {
     "web_search": ("web_search_20250305", "web_search_20260209"),
     "web_fetch": ("web_fetch_20250910", "web_fetch_20260209"),
@@ -90,7 +90,6 @@ Source: Artificial Analysis, as quoted in November 2025, for Sonnet 4.5 (63 toke
 tokens/s, 2.67 s); LMSpeed for Haiku 4.5 (97 to 112 tokens/s), 0.90 s.
 """
 DEFAULT_URL: Final = "https://api.anthropic.com"
-"""The address where those speeds hold."""
 SPEEDS_FROM: Final = "a table of November 2025"
 USUAL_SPEED: Final = SPEEDS["sonnet"]
 
@@ -115,7 +114,7 @@ def limit_class(model: str) -> str:
 
 
 def lacks(model: str) -> bool:
-    """Return whether the API is known not to have such a model: a bare family, a typo, another maker's name."""
+    """Return whether the API is known not to have it: a bare family, a typo, another maker's name."""
     # Unknown versions and families may be new.
     if has_list_price(model.removesuffix("-latest")):
         return False
@@ -141,12 +140,12 @@ def speed_of(model: str) -> Speed | None:
 
 
 def token_density(model: str) -> float:
-    """Return a model's tokens of a text per token of the older models."""
+    """Return the tokens of a text per token of the older models."""
     return _DENSER_BY if _NAME.match(model) and _is_newer(model) else 1.0
 
 
 def token_rule(model: str) -> TokenRule:
-    """Return a model's token rule for pictures and PDFs; an unknown name counts as a new model."""
+    """An unknown name counts as a new model."""
     return _LARGE_PICTURES if _is_newer(model) else _SMALL_PICTURES
 
 
@@ -156,7 +155,7 @@ def _is_newer(model: str) -> bool:
 
 
 def server_tool(family: str, model: str, *, basic: bool = False) -> str:
-    """Return the dated type of a tool run by the API, the first one for `basic` sellers; other names unchanged."""
+    """Return the dated type of a tool run by the API, the first one for `basic` sellers."""
     found = _NAME.match(model)
     newer = found is not None and (int(found["major"]), int(found["minor"] or 0)) >= _FILTERING and not basic
     return _SERVER_TOOLS.get(family, (family, family))[newer]

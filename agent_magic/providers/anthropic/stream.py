@@ -1,9 +1,8 @@
 """Reads a response: the events of a stream, or a message in one piece, as JSON.
 
 The server is not trusted. An event may lack its name or fields, a count may be a text, the connection may stay open
-after the last event, and a server may send one JSON message instead of a stream. A response with a `stop_reason` is an
-answer, complete and paid for; one without is not. A proxy that reconnects may begin again half way: earlier text is no
-part of the answer, and no count covers it.
+after the last event. A response with a `stop_reason` is an answer, complete and paid for; one without is not. A proxy
+that reconnects may begin again half way: earlier text is no part of the answer, and no count covers it.
 
 Source: the vendor's pages on streaming and on stop reasons.
 """
@@ -43,18 +42,18 @@ NOTHING_KNOWN = Usage()
 _NO_FIELDS: Json = {}
 EVENTS, PAGE = "text/event-stream", "text/html"
 IN_ONE_PIECE = frozenset({"application/json", PAGE})
-"""Content types that are no stream, unless the body shows otherwise."""
+"""No stream, unless the body shows otherwise."""
 MOST_TOKENS = 10_000_000
-"""A larger number is no count of tokens: ten times the longest context."""
+"""Ten times the longest context: a larger number is no count."""
 BROKEN_OFF = frozenset({PAUSED, *CAPPED, *REFUSED})
 DRAIN_S = 0.25
-"""How long to wait for the end of a connection after a complete answer."""
+"""How long a connection may take to end after a complete answer."""
 ENDING_S = 2.0
-"""How long to wait for the last event after the `stop_reason`: a second count of tokens may still come."""
+"""How long the last event may take after the `stop_reason`: a second count may still come."""
 
 
 def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
-    """Return the events of a stream as raw JSON, unless a tracer, which needs the SDK's objects, watches it."""
+    """Return the events as raw JSON, unless a tracer, which needs the SDK's objects, watches them."""
     import anthropic
 
     if type(events) is not anthropic.AsyncStream or not isinstance(sdk, anthropic.AsyncAnthropic):
@@ -69,7 +68,7 @@ def named_stream() -> type[AsyncStream[Any]]:
     """Return a stream class of the SDK with raw JSON as events, read with three iterators fewer.
 
     It also reads servers that omit the `event:` lines, or begin with a byte order mark. `unread` is the text before the
-    first event: all of a response that is no stream.
+    first event.
     """
     import anthropic
 
@@ -111,7 +110,7 @@ def _told(data: str, response: Response) -> Exception:
 
 
 def _type_of(data: str) -> str | None:
-    """Return the type in the data of an event, which gateways omit in errors; `None` without one."""
+    """Return the type in the data of an event, which gateways omit in errors."""
     try:
         found = fields_of(json.loads(data))
     except (ValueError, RecursionError):
@@ -120,7 +119,7 @@ def _type_of(data: str) -> str | None:
 
 
 async def collect(events: AsyncStream[Any], request: Request, stream: Stream) -> Answer:
-    """Read a stream to its end; raise `Truncated` if it has no `stop_reason`, `Unreadable` if it is not the API's."""
+    """Read to the end; raise `Truncated` without a `stop_reason`, `Unreadable` if it is not the API's."""
     response = events.response
     headers = note_response(stream, response)
     most = request.most_output_tokens
@@ -150,7 +149,7 @@ async def _read(
 
 
 async def _read_events(events: AsyncStream[Any], message: _Message, stream: Stream) -> None:
-    """Read the events. An error after the `stop_reason` is ignored: the answer is complete and paid for."""
+    """Ignore an error after the `stop_reason`: the answer is complete and paid for."""
     reading = aiter(events)
     try:
         async for event in reading:
@@ -223,7 +222,7 @@ class _Message:
         self._before: list[str] = []
 
     def see(self, event: Json, stream: Stream) -> bool:
-        """Read an event; return whether it was the last."""
+        """Return whether it was the last."""
         kind = event.get("type")
         self.begun = True
         if kind == "content_block_delta":
@@ -261,7 +260,7 @@ class _Message:
             self.model = stream.model = said
 
     def count(self, told: Any, stream: Stream) -> None:
-        """Read the token counts of an event: final with the `stop_reason`, running before it."""
+        """Read token counts: final with the `stop_reason`, running before it."""
         # An impossible or falling count is ignored: the last one stays, and is not final.
         if told is None:
             return
@@ -272,7 +271,6 @@ class _Message:
             self._is_final = is_last and type(made) is int and made == usage.output_tokens
 
     def fill(self, content: Any, stream: Stream) -> None:
-        """Read complete blocks."""
         blocks: list[Any] = content or []
         for index, block in enumerate(blocks):
             if not isinstance(block, dict):
@@ -299,7 +297,7 @@ class _Message:
         stream.restart()
 
     def add(self, index: Any, text: str, stream: Stream) -> None:
-        """Append a piece of text to its block, or to the last one if a server does not name it."""
+        """Append to a block, or to the last one if a server does not name it."""
         if self._may_restart and not self._blocks:
             self._restart(stream)
         stream.add(text)
@@ -311,7 +309,6 @@ class _Message:
             self._before.append(text)
 
     def end(self, ending: Any) -> None:
-        """Read `stop_reason` and `stop_details` of a message, or of its last delta."""
         self.stop_reason = word(ending.get("stop_reason")) or self.stop_reason
         runs = self.stop_reason is not None and self.stop_reason not in BROKEN_OFF
         if runs and any(one.fields.get("type") == TOOL_USE for one in self._blocks.values()):
@@ -320,7 +317,6 @@ class _Message:
             self.refusal = word(fields_of(ending.get("stop_details")).get("category")) or "unnamed"
 
     def answer(self, stream: Stream) -> Answer:
-        """Return the answer that has arrived; raise `Truncated` without a `stop_reason`."""
         if self.stop_reason is None:
             raise Truncated("The stream ended before the answer did (no stop_reason).")
         return Answer(
@@ -348,7 +344,7 @@ class _Message:
         return not self._keeps and (len(self._blocks) > 1 or any(block.is_cited for block in self._blocks.values()))
 
     def _content(self) -> str | None:
-        """Write the content blocks as JSON, to send them back unchanged; `None` if there are none."""
+        """Write the content blocks as JSON, to send them back unchanged."""
         found = [block.whole() for block in self._blocks.values()]
         kept = [one for one in found if one and (one.get("type") != "text" or one["text"].strip())]  # no blank text
         _name_calls(kept)
@@ -389,7 +385,6 @@ class _Block:
 
     @property
     def is_cited(self) -> bool:
-        """True if it names places of documents."""
         return bool(self.fields.get("citations")) or any(one.get("type") == "citations_delta" for one in self.deltas)
 
     def whole(self) -> Json:
@@ -415,10 +410,7 @@ class _Block:
 
 
 def citation(text: str, said: Json) -> Citation:
-    """Read a citation. Unknown fields are empty.
-
-    Source: the vendor's page on citations. Characters count from 0, pages from 1; ends are exclusive.
-    """
+    """Characters count from 0, pages from 1; ends are exclusive. Source: the vendor's page on citations."""
 
     def number(name: str) -> int:
         return _count(said.get(name), None, 2**48) or 0
@@ -440,7 +432,7 @@ def citation(text: str, said: Json) -> Citation:
 
 
 def counted(said: Any) -> int:
-    """Read the result of the count endpoint; raise `Unreadable` if it is no number of tokens."""
+    """Read the result of the count endpoint, or raise `Unreadable`."""
     count = _count(said, None)
     if count is None:
         raise Unreadable("The server's token count is no number. Check base_url (ANTHROPIC_BASE_URL).")
@@ -448,12 +440,12 @@ def counted(said: Any) -> int:
 
 
 def _count(said: Any, before: int | None, most: int = MOST_TOKENS) -> int | None:
-    """Read a number of tokens. Missing and impossible values change nothing."""
+    """Missing and impossible values change nothing."""
     return said if type(said) is int and 0 <= said <= most else before
 
 
 def _usage(now: Any, before: Usage, most_output: int) -> Usage:
-    """Read the token counts of an event. Counts are cumulative, and omitted ones keep their value."""
+    """Counts are cumulative, and omitted ones keep their value."""
     known = fields_of(now).get
     long = fields_of(known("cache_creation")).get("ephemeral_1h_input_tokens")
     searches = fields_of(known("server_tool_use")).get("web_search_requests")
@@ -484,7 +476,7 @@ def fields_of(value: Any) -> Json:
 
 
 async def drain(events: AsyncIterator[object], within_s: float) -> None:
-    """Read to the end and drop it: a connection read to its end can serve the next request."""
+    """A connection read to its end can serve the next request."""
 
     async def exhaust() -> None:
         async for _ in events:

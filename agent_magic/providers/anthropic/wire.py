@@ -41,7 +41,7 @@ _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def body(request: Request, *, basic_tools: bool = False) -> dict[str, Any]:
-    """Return a request as the API's body, with cache marks; with `basic_tools`, first versions of the API's tools."""
+    """Return the API's body, with cache marks."""
     found = request.canonical()
     for tool in found.get("tools", ()):
         if "type" in tool:  # asked for by its plain name, which no later version changes
@@ -88,7 +88,7 @@ def _fill(messages: list[dict[str, Any]], request: Request) -> None:
 
 
 def _sent(one: Attachment) -> str:
-    """Encode a file for the API; raise `DeclarationError` if a recording left out its bytes."""
+    """Raise `DeclarationError` if a recording left out its bytes."""
     if not one.data:
         hint = "Run the cell that reads it, and declare its agent again."
         raise DeclarationError(f"The bytes of {one.label} are not here.", hint=hint)
@@ -98,7 +98,7 @@ def _sent(one: Attachment) -> str:
 async def begin(
     sdk: AsyncAnthropic, request: Request, limits: Any, *, own: bool, basic_tools: bool
 ) -> AsyncStream[Any]:
-    """Send a request, and return the events of its response; `own` if the client was created here."""
+    """Send a request; `own` if the client was created here."""
     if own and _is_unwatched(sdk, request.model):
         content = body_text(request, basic_tools=basic_tools)
         options: Any = {"timeout": limits}
@@ -115,7 +115,7 @@ async def begin(
 
 
 def _is_unwatched(sdk: AsyncAnthropic, model: str) -> bool:
-    """Return whether a request can bypass `messages.create` with the same effect and without an observer."""
+    """Return whether a request can bypass `messages.create` without an observer."""
     import anthropic
 
     if type(sdk) is not anthropic.AsyncAnthropic or _warns_of(model):

@@ -44,9 +44,9 @@ PATH = "/chat/completions"
 VERSION = "/v1"
 UNLISTED = frozenset({404, 405, 501})
 MOST_NAMED = 4
-"""Maximum named models; of more, only their number."""
+"""Of more models, only their number is named."""
 MOST_LISTED = 1 << 24
-"""Bytes of a list of models; the longest known one has a million."""
+"""Bytes; the longest known list has a million."""
 HINT = "Give one such as http://127.0.0.1:8000/v1."
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
@@ -298,7 +298,7 @@ async def _close(http: AsyncClient) -> None:
 
 
 def _base_of(base_url: object) -> str:
-    """Return the address to which a request's path is added; raise `DeclarationError` if it is none."""
+    """Return the address to which a request's path is added, or raise `DeclarationError`."""
     url = checked_url(base_url, "base_url", HINT)
     parts = urlsplit(url)
     if parts.query or parts.fragment:

@@ -44,7 +44,7 @@ STATUS_OF_CODE = {
     "server_error": 500,
     "overloaded_error": 503,
 }
-"""Statuses of errors that come after a 200."""
+"""For errors that come after a 200."""
 SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 FILTERED = frozenset({"content_filter", "content_policy_violation"})
 _N = r"(\d[\d,]*)"
@@ -60,7 +60,7 @@ _WHOLE = re.compile(
 
 
 class Told(NamedTuple):
-    """An error body: message, code and type, its own status, and tokens of the prompt and of the model's context."""
+    """An error body: message, code and type, its own status, tokens of the prompt and of the context."""
 
     message: str
     words: frozenset[str] = frozenset()
@@ -75,7 +75,7 @@ class Told(NamedTuple):
 
 
 def read_error(body: Any) -> Told:
-    """Read the body of an error: `{"error": {...}}`, or one of the forms that other servers write."""
+    """Read `{"error": {...}}`, or one of the forms that other servers write."""
     if isinstance(body, list) and body:
         body = cast("list[Any]", body)[0]
     outer = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
@@ -111,7 +111,7 @@ def _first(pattern: re.Pattern[str], text: str) -> int | None:
 def error_of(
     told: Told, status: int, headers: Mapping[str, str], request: Request, secrets: tuple[str, ...], *, has_key: bool
 ) -> CallError:
-    """Return the error of a response; after a 200 the body's status counts. No message shows `secrets`."""
+    """After a 200 the body's status counts. No message shows `secrets`."""
     message = excerpt(told.message, secrets)
     if 300 <= status < 400:
         return Rejected(f"The server redirects the request ({status}). {REDIRECTED}", status=status)
@@ -158,7 +158,6 @@ def raised_by_transport() -> tuple[type[Exception], ...]:
 
 
 def broken(error: Exception, secrets: tuple[str, ...]) -> CallError:
-    """Classify an error that occurs while a response is read."""
     import httpx2
 
     match error:

@@ -1,6 +1,6 @@
 """Rate limits in a response: `x-ratelimit-*` headers and the message of a 429, as numbers.
 
-They come for `requests` and `tokens`; a reset is a duration such as `1s`, `6m0s` or `250ms`, until the limit is fully
+They come for `requests` and `tokens`; a reset is a duration such as `6m0s` or `250ms`, until the limit is fully
 replenished. Source: the vendors' pages on rate limits.
 """
 
@@ -22,7 +22,7 @@ KINDS: Final[Mapping[str, Dimension]] = {"requests": "requests", "tokens": "inpu
 """A limit of tokens includes answers; it is kept as one of input, and each response corrects the rest."""
 MINUTE_S: Final = 60.0
 LONGER_S: Final = (3_600.0, 86_400.0)
-"""Periods of limits that cannot be kept per minute. Their rest may be used at once."""
+"""Limits of these periods cannot be kept per minute. Their rest may be used at once."""
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _AGAIN = re.compile(r"(?:try|retry)[^.]{0,40}? in ((?:\d+(?:\.\d+)?(?:ms|s|m|h|d)\s*)+)", re.IGNORECASE)
@@ -31,7 +31,7 @@ _NAMED = re.compile(r"\b(?P<requests>requests per|rpm|rpd)\b|\b(?P<tokens>tokens
 
 
 def duration_s(text: str) -> float | None:
-    """Parse a duration: `1s`, `6m0s`, `1h2m3.5s`, `250ms`, or plain seconds; `None` for other text."""
+    """Parse `1s`, `6m0s`, `1h2m3.5s`, `250ms`, or plain seconds."""
     found = _DURATION.findall(text)
     if found and "".join(number + unit for number, unit in found) == re.sub(r"\s", "", text):
         return sum(float(number) * _UNITS[unit] for number, unit in found)
@@ -39,7 +39,7 @@ def duration_s(text: str) -> float | None:
 
 
 def read_headers(headers: Mapping[str, str]) -> Readings:
-    """Parse rate limit headers, given by lower-case name. Invalid values are ignored."""
+    """Invalid values are ignored."""
     found: dict[Dimension, Reading] = {}
     for name, kind in KINDS.items():
         limit, left = (number_of(headers.get(f"{PREFIX}{what}-{name}")) for what in ("limit", "remaining"))
@@ -63,13 +63,11 @@ def _is_per_minute(limit: float, left: float | None, reset_s: float | None) -> b
 
 
 def wait_said_s(sentence: str) -> float | None:
-    """Return the wait in the message of a refusal, if any."""
     found = _AGAIN.search(sentence)
     return None if found is None else duration_s(found[1].strip())
 
 
 def named_limit(sentence: str, headers: Mapping[str, str]) -> Dimension | None:
-    """Return the limit of a 429, named in its message or exhausted by its headers."""
     found = _NAMED.search(sentence)
     if found is not None:
         return KINDS["requests" if found["requests"] else "tokens"]

@@ -57,11 +57,11 @@ FAILED = frozenset({"error", "abort"})
 THOUGHTS = ("reasoning_content", "reasoning")
 PAGE = "text/html"
 MOST_TOKENS = 10_000_000
-"""Larger numbers are no counts of tokens."""
+"""Larger numbers are no counts."""
 ENDING_S = 2.0
-"""How long to wait for the counts after the `finish_reason`."""
+"""How long the counts may take after the `finish_reason`."""
 DRAIN_S = 0.25
-"""How long to wait for the end of a complete response, so that its connection can be reused."""
+"""How long a complete response may take to end, so that its connection can be reused."""
 
 
 class ErrorInside(Exception):
@@ -73,7 +73,7 @@ class ErrorInside(Exception):
 
 
 async def collect(response: Response, headers: dict[str, str], request: Request, stream: Stream) -> Answer:
-    """Read a response to its end; raise `Truncated` without a `finish_reason`, `Unreadable` or `ErrorInside`."""
+    """Read to the end; raise `Truncated` without a `finish_reason`, `Unreadable` or `ErrorInside`."""
     completion = Completion(request, word(headers.get("x-request-id")))
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     try:
@@ -106,7 +106,7 @@ def _read_whole(body: bytes, kind: str, completion: Completion, stream: Stream) 
 
 
 async def _read_events(events: AsyncIterator[Event], completion: Completion, stream: Stream) -> None:
-    """Read the events. Errors after the `finish_reason` are ignored: the answer is complete and paid for."""
+    """Ignore errors after the `finish_reason`: the answer is complete and paid for."""
     try:
         if await _read_until_finished(events, completion, stream):
             with suppress(TimeoutError):
@@ -250,7 +250,7 @@ class Completion:
         stream.add_unseen(text)
 
     def _count(self, told: Any, stream: Stream) -> None:
-        """Read counts of tokens. A falling or impossible one is ignored, and is not final."""
+        """A falling or impossible count is ignored, and is not final."""
         before = stream.usage or Usage()
         found = _usage(told, self._most)
         fell = (found.output_tokens or 0) < (before.output_tokens or 0)
@@ -260,7 +260,6 @@ class Completion:
         self._is_final = self._reason is not None and whole and not fell and not self._restarted
 
     def answer(self, stream: Stream) -> Answer:
-        """Return the answer that has arrived; raise `Truncated` without a `finish_reason`."""
         if self._reason is None:
             raise Truncated("The stream ended before the answer did (no finish_reason).")
         reason = STOP_REASONS.get(self._reason, self._reason)
@@ -320,7 +319,7 @@ def _count(said: Any, most: int = MOST_TOKENS) -> int | None:
 
 
 def _usage(told: Any, most_output: int) -> Usage:
-    """Read the counts of a response. Thoughts that a server leaves out of its answer's count are in its total."""
+    """Thoughts that a server leaves out of its answer's count are in its total."""
     known = cast("Json", told) if isinstance(told, dict) else {}
     taken, made, total = (_count(known.get(f"{one}_tokens")) for one in ("prompt", "completion", "total"))
     if taken is None or made is None:
@@ -341,7 +340,6 @@ class Event(NamedTuple):
 
 
 async def events_of(pieces: AsyncIterable[bytes]) -> AsyncIterator[Event]:
-    """Yield the events with data of a body that comes in any pieces."""
     decode = codecs.getincrementaldecoder("utf-8-sig")("replace").decode
     rest, name, data = "", "", list[str]()
     async for piece in pieces:
@@ -368,7 +366,7 @@ def _field(line: str, name: str, data: list[str]) -> tuple[str, list[str]]:
 
 
 def _json_of(text: str) -> list[Any]:
-    """Return the values of an event: one, or one per line if blank lines are missing; empty if not JSON."""
+    """Return one value, or one per line if blank lines are missing; empty if not JSON."""
     try:
         return [json.loads(text)]
     except (ValueError, RecursionError):

@@ -38,7 +38,7 @@ class Dialect(NamedTuple):
     schemas: bool = True
 
     def without(self, status: int, refusal: str, *, typed: bool) -> Dialect | None:
-        """Return the dialect without the refused field; `None` if the refusal names none that can be omitted."""
+        """Return the dialect without the refused field; `None` if none that can be omitted is named."""
         if status not in UNPROCESSABLE:
             return None
         if self.most == "max_tokens" and "max_completion_tokens" in refusal:
@@ -138,7 +138,7 @@ def _text(text: str) -> Json:
 
 
 def _picture(media_type: str, one: Attachment) -> Json:
-    """Encode a picture; raise `DeclarationError` if a recording left out its bytes."""
+    """Raise `DeclarationError` if a recording left out its bytes."""
     if not one.data:
         hint = "Run the cell that reads it, and declare its agent again."
         raise DeclarationError(f"The bytes of {one.label} are not here.", hint=hint)

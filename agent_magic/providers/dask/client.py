@@ -33,10 +33,7 @@ DEFAULT_WORKERS = 2
 
 
 class WorkerState(NamedTuple):
-    """The state of a worker; `idle` if no run uses it.
-
-    `answered` and `failed` are of the current run, or else the last one; `silent_s` is without a sign of life.
-    """
+    """A worker; `idle` if no run uses it. `answered` and `failed` are of the current run, or else the last one."""
 
     name: str
     state: Literal["ready", "silent", "draining", "idle"]
@@ -47,7 +44,7 @@ class WorkerState(NamedTuple):
 
     @classmethod
     def of(cls, link: Link, before: tuple[int, int]) -> WorkerState:
-        """Return the state of a link's worker, with its counts from before a reconnection."""
+        """Add the counts from before a reconnection."""
         state = "draining" if link.draining else "ready" if link.is_free else "silent"
         answered, failed = link.answered + before[0], link.failed + before[1]
         return cls(link.name, state, link.streams, answered, failed, link.silent_s)

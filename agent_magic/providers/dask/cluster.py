@@ -54,7 +54,7 @@ class Cluster:
         return self._client is not None
 
     async def start(self) -> None:
-        """Start or find it, once; raise `AgentMagicError` if Dask is not installed or the cluster unreachable."""
+        """Start or find it, once; raise `AgentMagicError` if that is impossible."""
         await asyncio.to_thread(self._start)
         if self.is_own:
             await self._ask(self._await_one)
@@ -105,7 +105,6 @@ class Cluster:
         self._local.scale(workers)
 
     def close(self) -> None:
-        """Leave the cluster. One of our own stops."""
         with self._lock:
             for one in (self._client, self._local):
                 if one is not None:

@@ -28,13 +28,13 @@ NO_WORKERS = "There are no Dask workers. Start some: %agents workers scale 2, or
 TICK_S = 0.5
 LOOK_S = 2.0
 GREET_S = 60.0
-"""Maximum seconds of a worker's imports on a busy machine."""
+"""For a worker's imports on a busy machine."""
 TOGETHER_S = 1.0
 """How long a run waits for other workers after the first, which would get all first requests."""
 PATIENCE_S = 60.0
 """How long a run waits for a worker if none is left; a killed one is restarted meanwhile."""
 UNANSWERED_S = 10.0
-"""How long it waits if the scheduler does not answer either, as long as Dask looks for it."""
+"""How long if the scheduler does not answer either, as long as Dask looks for it."""
 
 
 def _streams(link: Link) -> int:
@@ -53,13 +53,9 @@ def _jobs(link: Link) -> tuple[int, int]:
 class Hub(Protocol):
     """The source of workers. Its methods raise `OSError` if it does not answer."""
 
-    async def start(self) -> None:
-        """Start or find it."""
-        ...
+    async def start(self) -> None: ...
 
-    async def names(self) -> dict[str, str]:
-        """Return the workers' names by address."""
-        ...
+    async def names(self) -> dict[str, str]: ...
 
     async def connect(self, address: str) -> Channel:
         """Connect to a worker, and anchor it."""
@@ -108,7 +104,7 @@ class Fleet:
         self._joining: dict[str, asyncio.Future[None]] = {}
 
     async def start(self) -> None:
-        """Connect to the workers; raise `AgentMagicError` if none can answer."""
+        """Raise `AgentMagicError` if no worker can answer."""
         self._gone.clear()
         self._tally.clear()
         try:
@@ -151,7 +147,7 @@ class Fleet:
             self._wanted = None
 
     async def send(self, request: Request, stream: Stream) -> Answer:
-        """Send a request by the worker with the fewest streams; raise `CallError` if the attempt failed."""
+        """Send a request by the worker with the fewest streams."""
         link = self._free() or await self._wait()
         try:
             return await link.send(request, stream)
@@ -160,7 +156,7 @@ class Fleet:
                 self._changed.set()
 
     async def run(self, job: bytes, tell: Callable[[str], object]) -> tuple[bytes, str]:
-        """Run a job on the worker with the fewest; see `agent_magic.providers.base.Remote`."""
+        """See `agent_magic.providers.base.Remote`."""
         link = self._free(_jobs) or await self._wait()
         try:
             return await link.run(job, tell)

@@ -29,13 +29,12 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("agent_magic")
 SILENT_S = 3.0
-"""Seconds without a sign of life before a worker gets no new requests."""
+"""Without a sign of life, before a worker gets no new requests."""
 LOST_S = 10.0
-"""Seconds before it is given up. Only time in which the kernel's loop was awake counts."""
+"""Before it is given up. Only time in which the kernel's loop was awake counts."""
 
 
 ENDS = frozenset({"answer", "error", "ended"})
-"""The last message about a request or a job."""
 
 
 class _Flight:
@@ -107,12 +106,12 @@ class Link:
         return not self.draining and not self.lost and self.silent_s < SILENT_S
 
     async def send(self, request: Request, stream: Stream) -> Answer:
-        """Send a request by the worker. A lost worker is a broken connection: `Unreachable`."""
+        """A lost worker is a broken connection: `Unreachable`."""
         stream.worker = self.name
         return await self._awaited(_Flight(stream, request), "call", *request_out(request))
 
     async def run(self, job: bytes, tell: Callable[[str], object]) -> tuple[bytes, str]:
-        """Run a job on the worker; see `agent_magic.providers.base.Remote`. Raise `Unreachable` if it is lost."""
+        """See `agent_magic.providers.base.Remote`."""
         return await self._awaited(_Flight(tell=tell), "run", job), self.name
 
     async def _awaited(self, flight: _Flight, kind: str, *what: Any) -> Any:
@@ -129,7 +128,7 @@ class Link:
                 self._say("cancel", number)
 
     def tick(self, awake_s: float) -> None:
-        """Record that the kernel's loop was awake for this long, which counts as silence of the worker."""
+        """The kernel's loop was awake for this long, which counts as silence of the worker."""
         self.silent_s += awake_s
         if self.silent_s >= LOST_S and not self.lost:
             self._give_up(f"has given no sign of life for {LOST_S:g} s")

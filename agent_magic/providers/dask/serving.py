@@ -42,11 +42,11 @@ NO_KEY = "has no API key. Set ANTHROPIC_API_KEY where it runs, or give the key: 
 
 
 KINDS: Final[Mapping[str, type[Claude | Chat]]] = {"Claude": Claude, "Chat": Chat}
-"""Providers that can be created on a worker. A message names one of them, and never a class to load."""
+"""A message names one of them, and never a class to load."""
 
 
 def settings_of(client: Provider) -> dict[str, Any]:
-    """Return a worker's arguments for the same provider; raise `DeclarationError` if it cannot be made there."""
+    """Return a worker's arguments for the same provider, or raise `DeclarationError`."""
     kind = type(client).__name__
     if not isinstance(client, Claude | Chat) or type(client) is not KINDS.get(kind):
         hint = "Workers ask by am.Claude or am.Chat: %agents connect api, or connect chat ADDRESS."
@@ -59,7 +59,7 @@ def provider_of(kind: str, **settings: Any) -> Provider:
 
 
 async def serve(channel: Channel, make: Callable[..., Provider] = provider_of) -> None:
-    """Serve one kernel, until its connection ends. The kernel first sends the arguments of the provider."""
+    """Serve one kernel, which first sends the arguments of the provider."""
     with suppress(OSError):
         hello = await channel.read()
         if hello.get("wire") != WIRE:
@@ -78,7 +78,7 @@ async def serve(channel: Channel, make: Callable[..., Provider] = provider_of) -
 
 
 class Serving:
-    """Makes the requests of one kernel by an open provider."""
+    """Makes the requests of one kernel."""
 
     def __init__(self, channel: Channel, provider: Provider) -> None:
         self.provider = provider
@@ -162,7 +162,6 @@ class _Call:
         serving.say(*last)
 
     def news(self) -> Iterable[Message]:
-        """Yield the text that has arrived since the last call."""
         stream, parts = self._stream, self._stream.parts
         if parts is not self._parts:
             self._parts, self._told = parts, 0
@@ -211,7 +210,6 @@ class _Job:
         serving.say(*last)
 
     def news(self) -> Iterable[Message]:
-        """Yield prints since the last call."""
         if self._prints:
             prints, self._prints = self._prints, []
             yield "text", self._number, text_out("".join(prints))

@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.limits import Readings
 
 WIRE: Final = 5
-"""The version of these messages, raised with every change, so that both ends can compare it."""
+"""Raised with every change of these messages, so that both ends can compare it."""
 OPERATION: Final = "agent_magic"
 ANCHOR: Final = "agent_magic-anchor"
 """Prefix of the names of actors that anchor workers."""
 BEAT_S: Final = 1.0
-"""Seconds between an idle worker's signs of life."""
+"""Between an idle worker's signs of life."""
 TEXT_S: Final = 0.1
-"""Seconds between texts: at 10 Hz a stream costs its kernel half as much as at 30 Hz (measured)."""
+"""Between texts: at 10 Hz a stream costs its kernel half as much as at 30 Hz (measured)."""
 URGENT_S: Final = 0.005
-"""Seconds that other messages wait for more to send together."""
+"""Other messages wait for more to send together."""
 PLAIN = (str, int, float, bool, type(None))
 CALL_ERRORS: Final[Mapping[str, type[CallError]]] = {
     kind.__name__: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, CallError)
@@ -101,7 +101,6 @@ def readings_in(data: Mapping[Any, Any]) -> Readings:
 
 
 def error_out(error: Exception) -> Message:
-    """Return an error as plain data: kind, message and plain attributes."""
     if not isinstance(error, CallError):  # not of the provider's: its message may be anything
         return "", reason_of(error), {}
     facts = {name: value for name, value in vars(error).items() if isinstance(value, PLAIN)}
@@ -109,7 +108,7 @@ def error_out(error: Exception) -> Message:
 
 
 def error_in(kind: str, message: str, facts: Mapping[str, Any]) -> Exception:
-    """Parse an error. Unknown kinds keep only the message."""
+    """Unknown kinds keep only the message."""
     if kind not in CALL_ERRORS:
         return AgentMagicError(message)
     error = CALL_ERRORS[kind].__new__(CALL_ERRORS[kind], message)

@@ -60,6 +60,5 @@ def checked_url(url: object, name: str, hint: str) -> str:
 
 
 def without_credentials(url: str) -> str:
-    """Remove a user name and a password from an address."""
     start, mark, rest = url.partition("://")
     return f"{start}{mark}{rest.rpartition('@')[2]}"

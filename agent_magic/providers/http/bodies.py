@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Generator, Mapping
 
 MOST_BYTES: Final = 1 << 27
-"""The longest response: 128,000 tokens take 50 MB, if each is a chunk."""
+"""128,000 tokens take 50 MB, if each is a chunk."""
 
 
 async def bounded(chunks: AsyncIterator[bytes], most: int = MOST_BYTES) -> AsyncIterator[bytes]:
-    """Yield the decompressed chunks of a body; raise `Unreadable` beyond `most` bytes, which a few may unpack to."""
+    """Raise `Unreadable` beyond `most` decompressed bytes: a few may unpack to any number."""
     size = 0
     async for chunk in chunks:
         size += len(chunk)
@@ -57,7 +57,7 @@ def _decodable() -> frozenset[str]:
 
 
 def with_options(found: dict[str, Any], options: dict[str, Any], called: Mapping[str, str]) -> dict[str, Any]:
-    """Add pass-through options to a body, by the API's names; raise if a field of `extra` belongs to another option."""
+    """Add pass-through options, by the API's names; raise if a field of `extra` belongs to another option."""
     extra = options.pop("extra", {})
     found |= {called.get(name, name): value for name, value in options.items()}
     for name in extra:

@@ -1,4 +1,4 @@
-"""Connection failures: whether there was a connection, its failure, and things to check; server texts in messages."""
+"""Connection failures: whether there was a connection, its failure, and things to check."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHORTEST_SECRET = 8
 """A shorter text, such as the `test` of a local server, is no secret: masking it would tear words apart."""
 ENVIRONMENT_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-"""Characters that could recolour or clear a terminal."""
+"""These could recolour or clear a terminal."""
 _KEY = re.compile(r"sk-ant-[\w-]+|(?i:bearer)\s+\S+")
 
 
@@ -57,7 +57,7 @@ _TOO_LONG = re.compile(
 
 @functools.cache
 def of_aiohttp(*names: str) -> tuple[type[Exception], ...]:
-    """Return error classes of aiohttp; none in a browser, which has no sockets for it."""
+    """None in a browser, which has no sockets for it."""
     if in_browser():
         return ()
     import aiohttp
@@ -68,7 +68,7 @@ def of_aiohttp(*names: str) -> tuple[type[Exception], ...]:
 def no_connection(
     error: Exception, request: Request, secrets: tuple[str, ...], *, check: str, is_late: bool
 ) -> Unreachable:
-    """Return the error of a missing connection, with address, reason and advice, and without `secrets`."""
+    """Name the address, the reason and things to check, without `secrets`."""
     links = list(_links(error))
     port = f":{request.url.port}" if request.url.port else ""
     where = excerpt(f"{request.url.host}{port}", secrets)
@@ -89,7 +89,7 @@ def _links(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def was_sent(error: BaseException) -> bool:
-    """Return whether any part of a request may have arrived: not without a connection, or if a proxy opened none."""
+    """Return whether any part may have arrived: not without a connection, or if a proxy opened none."""
     # The SDK's transport also calls a connection that breaks while writing a `ConnectError`; aiohttp's error
     # beneath it is exact.
     import httpx2
@@ -106,7 +106,6 @@ def was_sent(error: BaseException) -> bool:
 
 
 def root_of(error: BaseException, secrets: tuple[str, ...]) -> str:
-    """Return the root cause of an error in words."""
     *_, error = _links(error)
     if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
         # the transport's own words repeat the address; numbers below 0 are those of a look-up of a name

@@ -22,7 +22,7 @@ SIMULATED_HEADER = "x-agent-magic-simulated"
 
 
 def headers_of(response: Response) -> dict[str, str]:
-    """Return the headers by lower-case name: each look-up in the transport's own takes a microsecond."""
+    """By lower-case name: each look-up in the transport's own takes a microsecond."""
     return {_lowered(name): value.decode("latin-1") for name, value in response.headers.raw}
 
 
@@ -32,18 +32,17 @@ def _lowered(name: bytes) -> str:
 
 
 def is_worth_repeating(status: int, headers: Mapping[str, str]) -> bool:
-    """Return whether a retry may help: the server's own header wins over its status, as in the SDK."""
+    """The server's own header wins over its status, as in the SDK."""
     said = should_retry(headers)
     return said or (said is None and (status >= 500 or status in _WORTH_REPEATING))
 
 
 def should_retry(headers: Mapping[str, str]) -> bool | None:
-    """Parse `x-should-retry`, the server's advice on retries; `None` if missing or invalid."""
+    """Parse `x-should-retry`, the server's advice on retries."""
     return {"true": True, "false": False}.get(headers.get("x-should-retry", "").strip().lower())
 
 
 def number_of(text: str | None) -> float | None:
-    """Parse a number in a header; `None` if missing or invalid."""
     if text is None:
         return None
     try:
@@ -54,7 +53,7 @@ def number_of(text: str | None) -> float | None:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Parse `retry-after-ms`, or `retry-after` in seconds or as a date; `None` if missing or invalid."""
+    """Parse `retry-after-ms`, or `retry-after` in seconds or as a date."""
     # A date is of the server's clock, which may be hours off, so it counts from the response's own `date`.
     exact = _seconds(headers.get("retry-after-ms", ""))
     if exact is not None:
@@ -71,7 +70,6 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
 
 
 def _date(value: str) -> datetime | None:
-    """Parse a date of HTTP; `None` if invalid or without a time zone."""
     try:
         found = parsedate_to_datetime(value)
     except (ValueError, OverflowError):

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 CONNECT_S = 10.0
 BLOCKED_S = 120.0
-"""How long user code may block the event loop before the transport considers a connection silent."""
+"""How long user code may block the event loop before a connection counts as silent."""
 SERVED: dict[str, AsyncBaseTransport] = {}
-"""Transports of servers inside this process, by address: the mock server in a browser."""
+"""Servers inside this process, by address: the mock server in a browser."""
 STALE_S: Final = 2.0
 """A kept connection that was closed shows it within a round trip."""
 ERROR_S: Final = 1.0
 ERROR_BYTES: Final = 65_536
-"""Maximum seconds and bytes of an error's body: the status is enough, and some gateways never end it."""
+"""Seconds and bytes of an error's body: the status is enough, and some gateways never end it."""
 ENCODED: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 _kept: ContextVar[bool] = ContextVar("kept", default=False)
 """True if the latest request of this task used a kept connection."""
@@ -62,7 +62,6 @@ def http_client(address: str) -> AsyncClient:
 
 @functools.lru_cache(maxsize=1)
 def _reopening_client() -> type[AsyncClient]:
-    """Return the SDK's aiohttp client with reopening of closed kept connections."""
     import anthropic
     import httpx2
 
@@ -110,7 +109,7 @@ def _is_unanswered(error: BaseException) -> bool:
 
 
 async def _whole_if_error(response: Response) -> Response:
-    """Return a response that can be decoded; an error with its body read."""
+    """Read the body of an error."""
     if response.headers.get("content-encoding", "").lower() == "x-gzip":  # the same: RFC 9110, 8.4.1.3
         response.headers["content-encoding"] = "gzip"
     return response if response.is_success else await _with_error_read(response)
@@ -160,7 +159,7 @@ async def _read_error(response: Response) -> None:
 
 
 def _traced(session: ClientSession) -> ClientSession:
-    """Have a session of aiohttp report requests on connections that were used before."""
+    """Have a session report requests on connections that were used before."""
     import aiohttp
 
     async def reused(*_: object) -> None:
@@ -174,7 +173,7 @@ def _traced(session: ClientSession) -> ClientSession:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether a server is on this machine, so that no proxy of the environment applies."""
+    """Then no proxy of the environment applies."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -195,7 +194,6 @@ class PerLoop(Generic[T]):
 
     @property
     def here(self) -> T:
-        """The client of the running loop, while it is held."""
         return self._clients[asyncio.get_running_loop()]
 
     @asynccontextmanager
@@ -216,7 +214,7 @@ class PerLoop(Generic[T]):
 
 
 def _is_loaded(name: str) -> bool:
-    """Return whether a module is completely imported, since importing it during another import would block."""
+    """Return whether a module is completely imported: importing it during another import would block."""
     return not getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", name not in sys.modules)
 
 
@@ -238,7 +236,7 @@ def _large_bodies() -> Generator[None]:
 
 @functools.lru_cache(maxsize=16)
 def timeout_of(seconds: float) -> Any:
-    """Return a longer timeout than the attempt's deadline, which the engine enforces."""
+    """Longer than the attempt's deadline, which the engine enforces."""
     # The transport's clocks run on while user code blocks the loop, and would discard data that has arrived
     # meanwhile.
     import httpx2
