@@ -92,7 +92,6 @@ def check_plan(plan: Plan, policy: Policy, provider: Provider) -> None:
 
 
 def unsent_schema(plan: Plan, provider: Provider) -> str:
-    """Name the agents with a type that is not sent to the model."""
     typed = next((one.name for one in plan.firsts if not isinstance(one, Task) and one.returns is not None), "")
     if not typed or provider.capabilities.schemas:
         return ""
@@ -126,7 +125,6 @@ def _lack(needed: Capabilities, can: Capabilities) -> str:
 
 
 def _needed_ahead(plan: Plan, number: int, agent: Agent, provider: Provider) -> Capabilities:
-    """Return the features an agent needs, as far as known before the run."""
     asked = Request("", "", 0, effort=agent.effort, tools=agent.tools_text, cite=agent.cite, options=agent.sent)
     if not shows_content(agent, {**plan.values, **plan.shown}):
         return needed_by(asked)

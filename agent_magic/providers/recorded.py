@@ -61,7 +61,6 @@ class Shelf:
         self._degrades = run.terms is not None and bool(run.terms.policy.get("degrade"))
 
     def silent(self, name: str) -> RecordedAgent | None:
-        """Return an agent that was never asked."""
         found = self._agents.get(name)
         return found if found is not None and found.whole and not found.calls else None
 
@@ -200,7 +199,6 @@ class Match:
         return map(model_of, self.plan.agents)
 
     def _end_of_all(self) -> float | None:
-        """When the recorded run ended, if this is all of it."""
         return self.run.ended_s if len(self.run.agents) == len(self.plan) else None
 
     def _find(self, agent: int, shelf: Shelf, timeout_s: float) -> None:
@@ -298,7 +296,6 @@ class Deck:
         return record
 
     def find(self, plan: Plan, *, timeout_s: float) -> Match:
-        """Match the plan with the recorded runs, and count the nearest as played."""
         # One that has not been played goes first, and after the last it begins again: a cell that runs twice
         # replays its first run, unless two runs of it were recorded.
         best: tuple[tuple[int, bool, int], Match] | None = None
@@ -324,7 +321,6 @@ class Deck:
         return {one.name: one.calls[0].started.request.model for one in every}
 
     def schema_of(self, agent: str) -> str:
-        """Return the schema of an agent's or its group's recorded answers."""
         of_group = re.compile(rf"{re.escape(agent)}(_\d+)?")
         recorded = (one for run in self.cassette.runs for one in run.agents if of_group.fullmatch(one.name))
         found = next((one.calls[0].started.request.schema for one in recorded if one.calls), "")

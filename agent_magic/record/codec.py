@@ -87,7 +87,6 @@ def event_to_json(event: Event) -> dict[str, Any]:
 
 
 def event_from_json(data: object) -> Event:
-    """Read an event; raise `ValueError` for one of a kind this version does not know."""
     name: Any = cast("dict[str, Any]", data).get("event") if isinstance(data, dict) else None
     if not isinstance(name, str) or name not in EVENTS:
         raise ValueError("not a known event")
@@ -127,7 +126,6 @@ def _fields(kind: type) -> tuple[str, ...]:
 
 @functools.cache
 def _reader(kind: Any) -> Any:
-    """Return a function that reads and checks a value of this type."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in {Union, UnionType}:
         read = functools.partial(_any_of, tuple(_reader(one) for one in inner if one is not NoneType))
@@ -212,7 +210,7 @@ def _optional(read: Any, data: Any) -> Any:
 
 
 def _any_of(readers: tuple[Any, ...], data: Any) -> Any:
-    """Read with the first reader that can. The last one's error is raised."""
+    """The last reader's error is raised."""
     for read in readers[:-1]:
         try:
             return read(data)

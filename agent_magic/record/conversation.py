@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def conversation_of(result: AgentResult) -> Request | None:
-    """Return an agent's last request with its answer appended; `None` without an answer."""
     last = result.attempts[-1] if result.attempts else None
     if last is None or last.answer is None:
         return None

@@ -24,7 +24,7 @@ KINDS = {
 
 
 def real_path(path: str | Path, error: type[AgentMagicError]) -> Path:
-    """Return the absolute path of a file, links followed, or raise `error`."""
+    """Follow links, or raise `error`."""
     try:
         found = Path(path).expanduser().resolve()
         if not found.is_symlink():  # a loop of links, which is no error from Python 3.13 on
@@ -37,7 +37,6 @@ def real_path(path: str | Path, error: type[AgentMagicError]) -> Path:
 
 
 def given_path(path: str | Path, error: type[AgentMagicError]) -> Path:
-    """Return the user's path unchanged, or raise `error` if it is not a path."""
     if not isinstance(path, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise _no_file_name(path, error)
     return Path(path)
@@ -71,7 +70,7 @@ def write_whole(path: Path, lines: Iterable[str], *, private: bool = False) -> N
 
 
 def write_bytes(path: Path, parts: Iterable[bytes], *, private: bool = False) -> None:
-    """Write a file atomically. An existing one keeps its mode; `private` makes a new one its owner's alone."""
+    """Write atomically. An existing file keeps its mode; `private` makes a new one its owner's alone."""
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
     try:
@@ -90,7 +89,7 @@ def write_bytes(path: Path, parts: Iterable[bytes], *, private: bool = False) ->
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name durable. Windows opens no folders and needs none of it."""
+    """Windows opens no folders and needs none of it."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -105,7 +104,7 @@ def inside(
     error: type[AgentMagicError] = CassetteError,
     hint: str = "Name a file in it, or add --anywhere.",
 ) -> Path:
-    """Return the path of a file in a folder or below it, links followed; else raise `error`."""
+    """Follow links; raise `error` outside the folder."""
     # A notebook from a stranger names files too. Its cells must not read or write anywhere else.
     root = folder.resolve()
     path = real_path(name if str(name).startswith("~") else root / name, error)

@@ -54,7 +54,7 @@ def _attempt_started(record: RunRecord, event: AttemptStarted) -> None:
 
 
 def _turn(before: Sequence[Attempt], event: AttemptStarted) -> int:
-    """Return the turn of an attempt. Without messages after a final answer, a new conversation begins."""
+    """Without messages after a final answer, a new conversation begins."""
     last = before[-1]
     if last.kind == ESCALATED:
         return 1
@@ -64,7 +64,6 @@ def _turn(before: Sequence[Attempt], event: AttemptStarted) -> int:
 
 
 def _free_s(result: AgentResult, now_s: float) -> float:
-    """Return since when an agent could go: ready, or done with its last attempt."""
     since_s = result.attempts[-1].ended_s if result.attempts else result.ready_s
     if since_s is None:
         return now_s

@@ -126,13 +126,12 @@ class History:
 
     @classmethod
     def beside(cls, records: Iterable[RunRecord], earlier: Callable[[str], Sequence[SeenRun]] | None = None) -> History:
-        """Return what runs saw of their server, without expectations of answers."""
         found = cls(earlier=earlier)
         found.runs = [seen_run(one) for one in records]
         return found
 
     def runs_at(self, origin: str) -> list[SeenRun]:
-        """Return the timing of the latest runs at an origin, oldest first, each once."""
+        """Return the latest, oldest first, each once, earlier sessions included."""
         # A mock server without a known address may be another one each time; only runs of this session count
         # for it.
         own = [run for run in self.runs if run.origin == origin]
@@ -148,7 +147,6 @@ class History:
         return found
 
     def moved(self, time_factor: float = 1.0, origin: str = "") -> History:
-        """Return the same answers, with simulated ones marked as another mock server's."""
         # It may have had another speed.
         every = (*self, *self.shared)
         rows = (row._replace(elsewhere=True) if row.simulated else row for row in every)
@@ -169,7 +167,7 @@ class History:
 
 
 def _is_of_one_server(run: SeenRun) -> bool:
-    """Return whether the origin identifies the server: a mock server only by its address."""
+    """A mock server is identified only by its address."""
     return not run.simulated or "://" in run.origin
 
 
@@ -180,7 +178,7 @@ def kin_of(agent: str) -> str:
 
 
 def answers_of(record: RunRecord) -> Iterator[Past]:
-    """Yield the complete measured answers of a run, without refusals, and those that shared one."""
+    """Leave out refusals, and include those that shared an answer."""
     told, simulated = Told(record), dict[bool, None]()
     facts = record.facts
     for attempt in facts.timed:

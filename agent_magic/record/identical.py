@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def rows_of(plan: Plan, number: int) -> str:
-    """Return the name of a step's group of rows that may share answers; empty if it shares none."""
+    """Return the name of a step's group of rows that may share answers, if any."""
     step = plan.agents[number]
     if step.is_task or step.part is None or not step.part.has_item:
         return ""
@@ -53,7 +53,6 @@ def same_of(plan: Plan, number: int, request: Request, *, fresh: bool = False) -
 
 
 def sharers_of(record: RunRecord) -> list[int | None]:
-    """Return per step of a run the first identical step, if known."""
     plan, first = record.plan, dict[Hashable, int]()
     if record.same is not None:
         return [*record.same]

@@ -25,7 +25,7 @@ def plain_name(name: str) -> str:
 
 
 def is_same_model(asked: str, answered: str) -> bool:
-    """Return whether two names are aliases: with or without date, or the prefix of a cloud or gateway."""
+    """With or without date, or the prefix of a cloud or gateway."""
     if asked == answered:
         return True
     dates = [_DATE.findall(one)[-1:] for one in (asked, answered)]
@@ -36,5 +36,5 @@ def is_same_model(asked: str, answered: str) -> bool:
 
 
 def ends_with(name: str, part: str) -> bool:
-    """Return whether a name ends with a part, after nothing or a seller's prefix: `eu.anthropic.`, `anthropic/`."""
+    """After nothing or a seller's prefix: `eu.anthropic.`, `anthropic/`."""
     return name == part or name.endswith((f".{part}", f"/{part}"))

@@ -127,7 +127,7 @@ class Prices:
         self._found: dict[str, tuple[TokenPrice | None, Tariff, str]] = {}
 
     def of(self, model: str, usage: Usage | None) -> Price:
-        """Return the cost of one attempt, and warn once per model without a price."""
+        """Warn once per model without a price."""
         if usage is None or usage.input_tokens is None or usage.output_tokens is None:
             return UNKNOWN
         price, longer, basis = self._found.get(model) or self.find(model)
@@ -150,12 +150,11 @@ class Prices:
         return self.of(answered, usage)
 
     def rates(self, model: str, total_input_tokens: int) -> tuple[float, float, float, float, float] | None:
-        """Return the `TokenPrice.rates` for a prompt of this length, in USD per million tokens, if known."""
+        """The `TokenPrice.rates` for a prompt of this length, if known."""
         fitting = [price for above, price in self.tariff_of(model)[0] if total_input_tokens > above]
         return fitting[-1].rates if fitting else None
 
     def tariff_of(self, model: str) -> tuple[Tariff, str]:
-        """Return a model's prices and their source; empty prices if unknown."""
         if model in self._own:
             return ((-1, self._own[model]),), "given"
         if self._every is not None:
@@ -169,7 +168,7 @@ class Prices:
         return model in self._own or (has_list_price(model) if self._list is None else model in self._list)
 
     def find(self, model: str) -> tuple[TokenPrice | None, Tariff, str]:
-        """Return a model's price, its prices for longer prompts, and their source. Warns once without a price."""
+        """Warn once per model without a price."""
         if model in self._found:
             return self._found[model]
         tariff, basis = self.tariff_of(model)
@@ -191,7 +190,7 @@ PAIR = 2
 
 
 def checked_prices(own: object) -> dict[str, TokenPrice]:
-    """Return the user's prices, checked; a pair prices cached input like other input."""
+    """A pair prices cached input like other input."""
     given: dict[str, Any] = dict(cast("Mapping[str, Any]", own)) if isinstance(own, Mapping) else {}
     found: dict[str, TokenPrice] = {}
     for model, one in given.items():
@@ -213,7 +212,6 @@ def _warn(message: str) -> None:
 
 
 def _on_list(model: str, seller: str | None) -> Any:
-    """Return a model's entry in the list, if it is named there exactly."""
     # The library also matches names that only begin like or contain a known one: `claude-opus-4-10` for `claude-
     # opus-4-1`, which is another model.
     from genai_prices import Usage as Tokens
@@ -238,7 +236,6 @@ def _literals(clause: Any) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=64)
 def seller_at(address: str) -> str | None:
-    """Return the seller at an address by its name in `genai-prices`, if it is on the list."""
     from genai_prices import data_snapshot
 
     with suppress(LookupError):
@@ -253,7 +250,7 @@ def _basis() -> str:
 
 @functools.lru_cache(maxsize=256)
 def _tariff(model: str, seller: str | None = None) -> Tariff:
-    """Read a model's list prices once. A price by the library takes 90 microseconds, this way one."""
+    """Read the list once. A price by the library takes 90 microseconds, this way one."""
     found = _on_list(model, seller)
     if found is None:
         return ()
@@ -281,7 +278,7 @@ def saved_usd(record: RunRecord, prices: Prices | None = None) -> float | None:
 
 
 def asking_usd(result: AgentResult, prices: Prices) -> float | None:
-    """Return an agent's cost, with answers bought before priced by their tokens: a reused answer never shows as 0."""
+    """Price answers bought before by their tokens: a reused answer never shows as 0."""
     if not result.is_served:
         return result.cost_usd
     costs = [_asked_usd(one, prices) for one in result.attempts]
@@ -297,7 +294,7 @@ def _asked_usd(attempt: Attempt, prices: Prices) -> float | None:
 
 
 def has_list_price(model: str) -> bool:
-    """Return whether a model has a list price. Another spelling of a known name has none."""
+    """Another spelling of a known name has none."""
     return bool(_tariff(model)) and (model in listed_models() or undated(model) in listed_models())
 
 
@@ -308,7 +305,7 @@ def context_window(model: str) -> int | None:
 
 
 def near_model(model: str, known: Iterable[str] = ()) -> str:
-    """Return ` Did you mean 'x'?` for the known or listed model that a name may stand for."""
+    """Return ` Did you mean 'x'?` for the model that a name may stand for."""
     # A part of a name, such as its family, stands for the newest model with it; otherwise spelling decides.
     names = [*known, *listed_models()]
     longer = [one for one in names if model and model.lower() in one.lower() and model != one]
@@ -316,7 +313,7 @@ def near_model(model: str, known: Iterable[str] = ()) -> str:
 
 
 def _version(model: str) -> tuple[list[int], int]:
-    """Return a sort key of a model's age: the numbers in its name, then the shorter name."""
+    """Sort by age: the numbers in the name, then the shorter name."""
     return [int(one) for one in re.findall(r"(?<!\d)\d{1,2}(?!\d)", model)], -len(model)
 
 

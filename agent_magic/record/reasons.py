@@ -78,17 +78,17 @@ REASONS: Final[dict[str, Wording]] = {
 
 
 def wording(reason: str) -> Wording:
-    """Return the wording of a reason; an unknown word, such as from a file, stands for itself."""
+    """An unknown word, such as from a file, stands for itself."""
     return REASONS.get(reason) or Wording(reason, reason)
 
 
 def held(reason: str) -> str:
-    """Return the reason of a wait as an appendix: `, held by the request limit`."""
+    """Such as `, held by the request limit`."""
     return f", held by {wording(reason).phrase}" if reason else ""
 
 
 def limit(reason: str, slots: int | None = None) -> str:
-    """Return the limit of a run, to follow "limited by": `the request limit`, `its 3 slots (concurrency)`."""
+    """To follow "limited by": `the request limit`, `its 3 slots (concurrency)`."""
     if reason == "slot":
         return f"{'slots' if slots is None else f'its {plural(slots, reason)}'} (concurrency)"
     return wording(reason).phrase

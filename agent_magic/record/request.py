@@ -86,7 +86,7 @@ class Request(NamedTuple):
         return blocks if isinstance(blocks, str) else "".join(str(one.get("text", "")) for one in blocks)
 
     def content(self, data_of: Callable[[Attachment], str]) -> str | list[dict[str, Any]]:
-        """Return the first message: the prompt, or its parts in order if it has pictures or documents."""
+        """Return the prompt, or its parts in order if it has pictures or documents."""
         if not self.attachments:
             return self.prompt
         parts = blocks_of(self.prompt, self.attachments, self.shared)
@@ -97,7 +97,7 @@ class Request(NamedTuple):
         return block | {"citations": {"enabled": True}} if self.cite and one.kind == "document" else block
 
     def canonical(self) -> dict[str, Any]:
-        """Return the request as plain data, without fields that change only cost or timing. Bytes are a sha256."""
+        """Leave out fields that change only cost or timing. Bytes are a sha256."""
         # Fingerprints depend on it, so it must never change for requests that could be written before. It has
         # the form of a Messages API body, the first API that was recorded.
         messages: list[dict[str, Any]] = [{"role": "user", "content": self.content(lambda one: one.sha256)}]
@@ -130,7 +130,7 @@ class Request(NamedTuple):
 
     @property
     def sent(self) -> dict[str, Any]:
-        """The options that pass through, by the names that `am.Agent` has for them."""
+        """The pass-through options, by the names that `am.Agent` has for them."""
         return json.loads(self.options) if self.options else {}
 
     def with_files(self, file_of: Callable[[str], bytes]) -> Request:
@@ -167,7 +167,7 @@ class Request(NamedTuple):
 
 
 def read_blocks(text: str) -> Any:
-    """Parse JSON; other text, such as text removed from a cassette, is returned unchanged."""
+    """Other text than JSON, such as text removed from a cassette, is returned unchanged."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -187,7 +187,7 @@ def said(messages: tuple[Message, ...], text: str) -> tuple[Message, ...]:
 
 
 def older_request(data: dict[str, Any]) -> dict[str, Any]:
-    """Read the fields of a request from before conversations."""
+    """Read a request from before conversations."""
     so_far = data.get("so_far")
     if not isinstance(so_far, str) or not so_far or "messages" in data:
         return data
@@ -195,7 +195,7 @@ def older_request(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def going_on(request: Request, before: Request) -> Request:
-    """Return a request as the next message of a conversation."""
+    """Return the request as the next message of a conversation."""
     parts = request.content(lambda one: one.sha256)
     blocks = [{"type": "text", "text": sendable(parts)}] if isinstance(parts, str) else parts
     said_before = before.messages if before.model == request.model else without_thinking(before.messages)

@@ -56,7 +56,7 @@ class Base(NamedTuple):
     made: Mapping[str, tuple[float, float | None]] = {}
 
     def repeated(self, before: Base | None) -> Base:
-        """Return the mean of this and earlier ones, if they asked the same model with the same token cap."""
+        """Average those that asked the same model with the same token cap."""
         if before is None or (before.asked, before.simulated) != (self.asked, self.simulated):
             return self
         made = {**before.made, **self.made}
@@ -533,7 +533,7 @@ class RunRecord:
         return next((one for one in reversed(results) if not one.is_left_out), results[0])
 
     def _last_of_plan(self, name: object) -> AgentResult | None:
-        """Return the answer of a nested plan, as used in prompts, if it has exactly one."""
+        """As used in prompts, if it has exactly one."""
         last = last_in(self.plan.agents, str(name))
         return None if last is None else self[last.name] if last.part is None else self._last_round(last.part.group)
 
@@ -603,11 +603,11 @@ class RunRecord:
 
     @property
     def served(self) -> bool:
-        """True if answers were bought before, in a replay when it was recorded."""
+        """True if answers were bought before; in a replay, when it was recorded."""
         return "ledger" in self.replayed.values() or any(one.is_served and not one.is_shared for one in self.results)
 
     def stopped_for(self, reason: str) -> tuple[str, ...]:
-        """Return the agents whose answer was truncated for a reason of `CAPPED` and passed on."""
+        """Return the agents whose answer was cut for a reason of `CAPPED`, and passed on."""
         return tuple([one.name for one in self._whose_answer({reason}) if one.status != "failed"])
 
     @property

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def capped_loops(record: RunRecord) -> list[tuple[str, str]]:
-    """Return the loops that ended at their cap: the step that begins each, and its unmet condition."""
+    """Return the step that begins each, and its unmet condition."""
     # No status says it, since every step of such a loop has answered: it is read from the answers, so that older
     # recordings have it too. Without the texts of the answers nothing is known.
     flow = record.plan.flow
@@ -24,7 +24,7 @@ def capped_loops(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def capped_steps(record: RunRecord) -> dict[int, str]:
-    """Return the steps of the last rounds of such loops, each with the unmet condition."""
+    """Those of the last rounds of such loops, each with the unmet condition."""
     overs = {f"{ROUNDS}{name}": until for name, until in capped_loops(record)}
     parts = [one.part for one in record.plan.agents] if overs else []
     return {

@@ -352,7 +352,7 @@ class _Field(NamedTuple):
         )
 
     def _is_password(self) -> bool:
-        """Return whether the value of a field that says password is one. It may be any word, so the sign counts."""
+        """It may be any word, so the sign counts."""
         value = self.value
         if self.sign == "(":
             return is_random(value, SHORTEST_RANDOM)  # of `get("DB_PASSWORD")` it is another name
@@ -417,7 +417,7 @@ def _named(text: str, small: str, *, told: bool) -> Iterator[tuple[int, int, str
 
 
 def _bracketed(text: str, at: int) -> re.Match[str] | None:
-    """Return a value without quotes around it that has brackets or quotes inside, unless it looks like code."""
+    """Find a value without quotes around it that has brackets or quotes inside, unless it looks like code."""
     found = _BRACKETED.match(text, at)
     if found is None:
         return None
@@ -479,7 +479,7 @@ def _inserted(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
 
 
 def _aligned(text: str, *, told: bool) -> Iterator[tuple[int, int, str]]:
-    """Yield the values of a printed table that end, or begin, below a heading that is named like a secret."""
+    """Yield the values that end, or begin, below a heading that is named like a secret."""
     heads, place, before, is_ruled = list[re.Match[str]](), 0, "", False
     for line in text.splitlines(keepends=True):
         if _RULE.fullmatch(line.rstrip()):
@@ -502,7 +502,7 @@ def _is_name(text: str) -> bool:
 
 
 def _telling(text: str, small: str) -> Iterator[re.Match[str]]:
-    """Yield the words of a text that mark a secret value. They may overlap: `rootPassword` also holds `otP`."""
+    """Yield the words that mark a secret value. They may overlap: `rootPassword` also holds `otP`."""
     match = tables()[1].telling.search(small)
     while match is not None:
         is_one = not match["word"] or _is_word(text, *match.span())
@@ -512,7 +512,7 @@ def _telling(text: str, small: str) -> Iterator[re.Match[str]]:
 
 
 def _is_word(text: str, start: int, end: int) -> bool:
-    """Return whether a part of a name is a separate word: in `API_KEY` or `apiKey`, not in `monkey`."""
+    """In `API_KEY` or `apiKey`, not in `monkey`."""
     before, after = text[max(0, start - 1) : start], text[end : end + 1]
     begins = not before.isalpha() or (before.islower() and text[start].isupper())
     return begins and (not after.isalpha() or (after.isupper() and text[end - 1].islower()))
@@ -525,7 +525,7 @@ def _shaped(text: str, small: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _apart(text: str, small: str, *, told: bool = False) -> Iterator[tuple[int, int, str]]:
-    """Yield all secrets of a text in their order, overlapping ones as one."""
+    """Yield all secrets in their order, overlapping ones as one."""
     whole: list[tuple[int, int, str]] = []
     plain = text.translate(_BOX).replace("\\\n", "  ").replace("\\\r\n", "   ")
     for start, end, what in sorted(
@@ -602,7 +602,7 @@ def _finding(where: str, what: str, secret: str) -> Finding:
 
 
 def scan_data(data: object, where: str, secrets: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield probable secrets in plain data, names included. A list of texts counts as one text, too."""
+    """Scan names, too. A list of texts counts as one text, too."""
     if isinstance(data, str):
         yield from scan_text(data, where, secrets)
     elif isinstance(data, dict):
@@ -629,7 +629,7 @@ def _short(name: str) -> str:
 
 
 def scan_file(name: str, content: bytes, secrets: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield probable secrets in a file: a notebook by its cells, JSON and JSON lines by value, text by line."""
+    """Scan a notebook by its cells, JSON and JSON lines by value, text by line."""
     text = content.decode("utf-8", "replace")
     data: Any = _json(text)
     if isinstance(data, dict) and isinstance(cast("dict[str, Any]", data).get("cells"), list):
@@ -648,7 +648,7 @@ def scan_file(name: str, content: bytes, secrets: Mapping[str, str]) -> Iterator
 
 
 def _json(text: str) -> object:
-    """Parse JSON; `None` for other text or a bare word."""
+    """Return `None` for other text or a bare word."""
     try:
         data: object = json.loads(text) if text.lstrip()[:1] in {"{", "["} else None
     except (ValueError, RecursionError):

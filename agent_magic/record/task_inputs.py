@@ -61,7 +61,7 @@ class Taken:
 
 
 def variables_of(function: object, seen: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Return fingerprints of the variables read by a function's code and by the functions it calls."""
+    """Return those read by a function's code and by the functions it calls."""
     # Its own variables, such as those of a closure, are excluded, since it often changes them itself.
     own = defined(function)
     if not isinstance(own, FunctionType):
@@ -79,7 +79,7 @@ def variables_of(function: object, seen: frozenset[str] = frozenset()) -> dict[s
 
 @lru_cache(maxsize=1024)
 def _names_in(code: CodeType) -> frozenset[str]:
-    """Return the names that code reads but does not define, nested functions included."""
+    """Return those that code reads but does not define, nested functions included."""
     read_, written_ = (
         {one.argval for one in dis.get_instructions(code) if one.opname == name}
         for name in ("LOAD_GLOBAL", "STORE_GLOBAL")
@@ -93,7 +93,7 @@ def written(found: Mapping[str, str]) -> str:
 
 
 def read(text: str) -> dict[str, str]:
-    """Parse the output of `written`; other text, such as removed text, is empty."""
+    """Other text, such as removed text, is empty."""
     try:
         data: Any = json.loads(text) if text else {}
     except (ValueError, RecursionError):
@@ -103,7 +103,7 @@ def read(text: str) -> dict[str, str]:
 
 
 def differing(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Return the names of changed inputs; unknown ones do not count."""
+    """Unknown ones do not count."""
     return [name for name, one in now.items() if recorded.get(name) and one and recorded[name] != one]
 
 

@@ -70,7 +70,6 @@ class Wanted:
 
 
 def wanted_calls(request: Request, subject: Subject, rng: Random) -> list[Wanted]:
-    """Return the calls of this turn; none if the model answers."""
     tools = request.tools
     if not tools.may_call or (request.resumed and not tools.must_call):
         return []
@@ -138,7 +137,6 @@ def _to_be_called_again(request: Request) -> list[Json]:
 
 
 def _arguments(tool: Json, request: Request, subject: Subject, rng: Random) -> Json:
-    """Return an example of the definition, or values that fit the schema."""
     name, examples = tool["name"], as_list(tool.get("input_examples"))
     if is_of_server(tool) and name == "web_search":
         return {"query": " ".join([*subject.terms[:2], subject.topic])}
@@ -254,7 +252,6 @@ def too_often(name: str, number: str) -> Json:
 
 
 def citations_of(result: Json, pen: Pen) -> list[tuple[str, Json]]:
-    """Return sentences on the pages of a web search, each with its citation."""
     found: list[tuple[str, Json]] = []
     for page in blocks_of(result["content"])[:2] if result["type"] == "web_search_tool_result" else ():
         said = pen.draw(SENTENCES)

@@ -45,7 +45,6 @@ def exchange(service: Service, body: bytes, entry: Entry, now_s: float) -> Excha
 
 
 def models(name: str) -> Exchange:
-    """Return a model, or all without a name, as clients of this API list them."""
     if name and name not in MODELS:
         raise ApiError(404, f"The model {name!r} does not exist.")
     found = [{"id": one, "object": "model", "created": 0, "owned_by": "simulator"} for one in MODELS]

@@ -52,7 +52,6 @@ def source_of(block: Json) -> Json:
 
 
 def picture_size(head: bytes) -> tuple[str, tuple[int, int]] | None:
-    """Return media type, width and height of a PNG, JPEG, GIF or WebP."""
     found = None
     if head.startswith(PNG_HEADER) and len(head) >= 24:
         found = "image/png", (int.from_bytes(head[16:20]), int.from_bytes(head[20:24]))

@@ -106,7 +106,6 @@ class Request:
         return sum(segment.tokens for segment in self.segments)
 
     def prefixes(self) -> Iterator[tuple[Segment, int, bytes]]:
-        """Yield each segment, with tokens and digest of the prompt up to its end."""
         state = hashlib.blake2b(self.model.id.encode(), digest_size=16)
         total = 0
         for segment in self.segments:
@@ -163,7 +162,6 @@ def parse(data: bytes, *, counting: bool = False) -> Request:
 
 
 def _with_blocks(request: Request, messages: list[Json], asking: int | None) -> Request:
-    """Add the parts found only in messages with blocks: turns, results, thinking and documents."""
     since = messages[(-1 if asking is None else asking) + 1 :]
     calls = [block for one in since for block in content.blocks_of(one["content"]) if block["type"] == "tool_use"]
     names = {call["id"]: call["name"] for call in calls}

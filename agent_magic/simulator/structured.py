@@ -103,7 +103,6 @@ JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, J
 
 
 def schema_of(subject: Subject, system: str) -> Json | None:
-    """Return a schema with the keys named in the prompt, if it asks for JSON."""
     if not (_WANTED.search(subject.request) or _WANTED.search(system)):
         return None
     text = f"{subject.instruction}\n{system}"
@@ -289,7 +288,6 @@ class _Filler:
 
 
 def _bound(schema: Json, name: str, otherwise: float) -> float:
-    """From the schema or else its description."""
     told = {key: float(value) for key, value in _TOLD_BOUND.findall(str(schema.get("description", "")))}
     given = as_number(schema.get(name))
     return told.get(name, otherwise) if given is None else given

@@ -149,7 +149,6 @@ def _sections(asked: str, system: str) -> str:
 
 
 def _choose(subject: Subject, rng: Random) -> str | None:
-    """Return the short answer that a prompt asks for, if any."""
     asked = subject.request
     if _EXPLAINED.search(asked):
         return None

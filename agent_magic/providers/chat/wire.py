@@ -38,7 +38,6 @@ class Dialect(NamedTuple):
     schemas: bool = True
 
     def without(self, status: int, refusal: str, *, typed: bool) -> Dialect | None:
-        """Return the dialect without the refused field; `None` if none that can be omitted is named."""
         if status not in UNPROCESSABLE:
             return None
         if self.most == "max_tokens" and "max_completion_tokens" in refusal:

@@ -46,7 +46,6 @@ class Cluster:
 
     @property
     def is_own(self) -> bool:
-        """True if we started it, so that we may scale it."""
         return self.address is None
 
     @property
@@ -54,7 +53,6 @@ class Cluster:
         return self._client is not None
 
     async def start(self) -> None:
-        """Start or find it, once; raise `AgentMagicError` if that is impossible."""
         await asyncio.to_thread(self._start)
         if self.is_own:
             await self._ask(self._await_one)
@@ -63,7 +61,7 @@ class Cluster:
         return await self._ask(self._names)
 
     async def connect(self, address: str) -> Channel:
-        """Connect to a worker, by TLS or on this machine, and anchor it."""
+        """By TLS or on this machine; anchor the worker."""
         import distributed.comm.core
 
         check_address(address)
@@ -86,7 +84,7 @@ class Cluster:
             await self._ask(lambda: self._retire(address))
 
     def start_now(self) -> dict[str, str]:
-        """Start or find it, and return the names of the workers by address. Blocks."""
+        """Return the names of the workers by address. Blocks."""
         self._start()
         try:
             return self._names()
@@ -95,7 +93,7 @@ class Cluster:
 
     @property
     def missing(self) -> int:
-        """Number of our workers that are being started, or restarted after a loss."""
+        """Those being started, or restarted after a loss."""
         return 0 if self._local is None else max(0, len(self._local.worker_spec) - len(self.start_now()))
 
     def resize_now(self, workers: int) -> None:
@@ -115,7 +113,7 @@ class Cluster:
     # on a thread
 
     async def _ask(self, work: Callable[[], T]) -> T:
-        """Ask Dask on a thread. Any error means that its scheduler does not answer."""
+        """Any error means that the scheduler does not answer."""
 
         def asked() -> T:
             try:
@@ -192,7 +190,7 @@ class Cluster:
         return {address: _name_of(one["name"]) for address, one in found.items()}
 
     def _await_one(self) -> None:
-        """Wait for a worker if all are being restarted, as just after a loss."""
+        """All may be being restarted, as just after a loss."""
         end = time.monotonic() + BACK_S
         while not self._names() and self._local.worker_spec and time.monotonic() < end:
             time.sleep(0.2)

@@ -134,7 +134,6 @@ class Link:
             self._give_up(f"has given no sign of life for {LOST_S:g} s")
 
     def end_unless_awaited(self) -> None:
-        """End the connection to an abandoned worker once none of its answers is useful."""
         for number, flight in [*self._late.items()]:
             if not flight.is_awaited:
                 del self._late[number]
@@ -215,7 +214,7 @@ class Link:
             self.lose("was lost")
 
     def _take(self, flight: _Flight, kind: str, number: int, *rest: Any) -> None:
-        """Forward a message to a stream. Errors of the stream are raised to the task awaiting its answer."""
+        """Errors of the stream are raised to the task awaiting its answer."""
         try:
             flight.hear(kind, rest)
             if kind == "answer" and flight.stream is not None:

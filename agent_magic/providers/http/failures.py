@@ -29,7 +29,6 @@ _KEY = re.compile(r"sk-ant-[\w-]+|(?i:bearer)\s+\S+")
 
 
 def excerpt(what: object, secrets: tuple[str, ...] = ()) -> str:
-    """Write the beginning of a text on one line, without keys."""
     text = hide(sendable(" ".join(_CONTROL.sub(" ", str(what)).split())), secrets)
     return (text[: EXCERPT - 1] + "…" if len(text) > EXCERPT else text).rstrip(".")
 

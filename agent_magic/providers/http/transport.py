@@ -159,7 +159,6 @@ async def _read_error(response: Response) -> None:
 
 
 def _traced(session: ClientSession) -> ClientSession:
-    """Have a session report requests on connections that were used before."""
     import aiohttp
 
     async def reused(*_: object) -> None:

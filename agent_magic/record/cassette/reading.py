@@ -109,7 +109,6 @@ class RecordedRun:
     redacted: bool = False
 
     def same(self, plan: Plan) -> tuple[int | None, ...] | None:
-        """Return per step of a plan the first identical one; `None` if the recording does not say."""
         like = {one.name: one.like for one in self.agents if one.like}
         numbers = {name: number for number, name in enumerate(plan.names)}
         return tuple(numbers.get(like.get(name, "")) for name in plan.names) if like else None
@@ -267,7 +266,6 @@ def _count(line: dict[str, Any], name: str) -> int:
 
 
 def _add(row: bytes, runs: dict[int, _Lines], files: dict[str, bytes]) -> bool:
-    """Add a line to its run, unless it is of an unknown kind; return whether it could be read."""
     try:
         line = data_of(row.decode())
         check = line.pop("check", None)

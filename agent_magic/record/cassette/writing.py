@@ -51,7 +51,6 @@ def only_length(text: str) -> str:
 
 
 def filler(characters: int, size: int) -> str:
-    """Return a text of this many characters and bytes that says nothing."""
     long, rest = divmod(size - characters, 3)
     filled = "\U00010000" * long + ("", "\u00b7", "\u2026")[rest]
     return filled + "." * (characters - len(filled))
@@ -223,7 +222,7 @@ def _rest(event: AttemptStarted | AttemptEnded) -> dict[str, Any]:
 
 
 def _plain(event: Any) -> dict[str, Any]:
-    """Write an event without its agent's number, which differs in other plans."""
+    """Leave out the agent's number, which differs in other plans."""
     line = event_to_json(event._replace(agent=NO_AGENT))
     del line["agent"]
     return line

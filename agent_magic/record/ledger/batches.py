@@ -39,7 +39,6 @@ def name_of(key: str, ordinal: int) -> str:
 
 
 def place_of(name: str) -> tuple[str, int]:
-    """Return the fingerprint and the ordinal of a request, or raise `ValueError`."""
     digest, _, ordinal = name.rpartition("-")
     key = base64.urlsafe_b64decode(f"{digest}=")
     if len(key) != KEY_BYTES:
@@ -96,7 +95,7 @@ class BatchBook:
         self._write("UPDATE batches SET state = ?, took_s = ? WHERE id = ?", state, took_s, row)
 
     def keep(self, answers: Iterable[tuple[str, Answer]], planned_at: float) -> None:
-        """Store answers that no run waits for, by their names in the batch. Answers newer than the plan stay."""
+        """Store answers that no run waits for. Answers newer than the plan stay."""
         rows: list[tuple[object, ...]] = []
         for name, answer in answers:
             try:
@@ -109,7 +108,6 @@ class BatchBook:
             self._store.insert_many(INSERT_ANSWER, rows)
 
     def has_all(self, names: Iterable[str], planned_at: float) -> bool:
-        """Return whether the ledger has an answer to each of these requests since the batch was planned."""
         return all(self._has(*place_of(name), planned_at) for name in names)
 
     def _has(self, key: str, ordinal: int, since: float) -> bool:
@@ -120,7 +118,6 @@ class BatchBook:
         self._store.notes.append(text)
 
     def open(self, endpoint: str | None = None) -> list[KeptBatch]:
-        """Return the batches that may have answers to come, newest first."""
         found = self._store.patiently(lambda: open_batches(self._store.file))
         return [one for one in found if endpoint in {None, one.endpoint}]
 
@@ -132,7 +129,7 @@ class BatchBook:
         return {batch for (batch,) in self._store.patiently(lambda: self._store.file.read(sql))}
 
     def times_s(self, endpoint: str) -> list[float]:
-        """Return the seconds of the latest batches at an address, oldest first, without cancelled ones."""
+        """Of the latest batches at an address, oldest first, without cancelled ones."""
         sql = "SELECT took_s FROM batches WHERE endpoint = ? AND took_s IS NOT NULL ORDER BY id DESC LIMIT ?"
         rows = self._store.patiently(lambda: self._store.file.read(sql, endpoint, MOST_TIMES))
         return [took_s for (took_s,) in reversed(rows)]

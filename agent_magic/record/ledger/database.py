@@ -54,7 +54,7 @@ class Store:
             )
 
     def _opened(self) -> LedgerFile:
-        """Open the file. A damaged one is quarantined, and its readable content copied to a new one."""
+        """Quarantine a damaged file, and copy its readable content to a new one."""
         try:
             return LedgerFile(self.path)
         except sqlite3.DatabaseError as error:
@@ -75,7 +75,7 @@ class Store:
         )
 
     def attempt(self, do: Callable[[], T]) -> T:
-        """Use the file. If it is damaged it is replaced, and the new one used."""
+        """Do something with the file. A damaged one is replaced, and the new one used."""
         try:
             return do()
         except sqlite3.DatabaseError as error:
@@ -94,7 +94,7 @@ class Store:
             raise self._unusable(error) from error
 
     def in_words(self, do: Callable[[], T]) -> T:
-        """Run a function on the file's data; raise `LedgerError` if it is damaged."""
+        """Raise `LedgerError` if the file's data is damaged."""
         try:
             return do()
         except sqlite3.Error as error:
@@ -109,7 +109,7 @@ class Store:
         return LedgerError(f"The ledger {self.file.name!r} could not be read or written: {error}.")
 
     def _unlocked(self, do: Callable[[], T]) -> T:
-        """Use the file, retrying for a while if another process has it locked."""
+        """Retry for a while if another process has the file locked."""
         until = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -120,7 +120,7 @@ class Store:
             time.sleep(STEP_S)
 
     def insert(self, sql: str, *values: object) -> int:
-        """Write one row, wait until it is on the disk, and return its number."""
+        """Wait until the row is on the disk, and return its number."""
 
         def store() -> int:
             with self.file.writing() as db:
@@ -139,7 +139,7 @@ class Store:
         self._unlocked(store)
 
     def lookup(self, key: str, ordinal: int) -> tuple[int | None, Answer] | None:
-        """Return a reusable answer as it was bought, and its row; `None` for the row in memory."""
+        """Return an answer as it was bought, and its row; `None` for the row in memory."""
         held = self.held.get((key, ordinal))
         if held is not None:
             return None, held
@@ -182,7 +182,6 @@ class Store:
         self.file.close()
 
     def _leave(self) -> None:
-        """Mark open runs as lost, since their end will not be stored."""
         with suppress(*FAILURES), self.file.writing() as db:
             for run in self.under_way:
                 db.execute("UPDATE calls SET state = 'unknown' WHERE run = ? AND state = 'started'", (run,))

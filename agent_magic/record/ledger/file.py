@@ -71,7 +71,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 def damage(error: UnicodeDecodeError) -> sqlite3.DatabaseError:
-    """Return the error of a damaged file for a non-UTF-8 text in it or in SQLite's message."""
+    """Return the error for a non-UTF-8 text in the file or in SQLite's message."""
     found = sqlite3.DatabaseError(f"a text in it is damaged ({error.reason})")
     found.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
     return found
@@ -137,7 +137,6 @@ class LedgerFile:
         return db
 
     def _prepare(self) -> None:
-        """Check that it is a ledger, create or migrate its tables, and choose how it is written."""
         version = self._version()
         if version < 0:
             raise LedgerError(
@@ -276,7 +275,7 @@ class LedgerFile:
             self._db.close()
 
     def replace(self) -> Path:
-        """Quarantine the damaged file and start a new one. Return the path of the old one."""
+        """Quarantine the file and start a new one. Return the path of the old one."""
         assert self.path is not None  # noqa: S101 - memory is not damaged
         with self._lock:
             self.close()
@@ -285,7 +284,7 @@ class LedgerFile:
             return aside
 
     def _check_fork(self) -> None:
-        """Open an own connection in a forked process: two processes on one connection would destroy the file."""
+        """Two processes on one connection would destroy the file, so a fork opens its own."""
         if self._pid != os.getpid():
             self._inherited = self._db, self._beside  # kept: closing it here could reach the parent's
             self._log = self._beside = None
@@ -301,7 +300,7 @@ def _size(name: str) -> int:
 
 
 def quarantine(path: Path) -> Path:
-    """Rename a damaged file, its log with it. Return the new name."""
+    """Rename a damaged file and its log. Return the new name."""
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     names = (path.with_name(f"{path.name}.damaged-{stamp}{f'-{n}' if n else ''}") for n in range(1000))
     aside = next(name for name in names if not name.exists())
@@ -403,7 +402,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def network_drive(path: Path) -> str:
-    """Return the kind of the network drive that holds a file, such as `nfs4`; empty for a local disk."""
+    """Return its kind, such as `nfs4`; empty for a local disk."""
     # Only Linux has the table; a share of Windows is known by its name. Elsewhere nothing is known.
     if path.drive.startswith("\\\\"):
         return "a share"
@@ -415,7 +414,7 @@ def network_drive(path: Path) -> str:
 
 
 def kind_at(path: Path, table: str) -> str:
-    """Return the kind of the file system that holds a path: of the deepest mount above it, the last one."""
+    """Return that of the deepest mount above the path, the last one."""
     found = (-1, "")
     for line in table.splitlines():
         fields = line.split(" ")

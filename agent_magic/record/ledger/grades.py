@@ -52,6 +52,6 @@ class GradeRows:
         self._store.patiently(lambda: self._store.insert_many(KEEP, rows))
 
     def of(self, job: str, endpoint: str) -> list[Graded]:
-        """Return the grades of a job at an endpoint, the latest last."""
+        """Return the latest last."""
         sql = f"SELECT {COLUMNS} FROM grades WHERE job = ? AND endpoint = ? ORDER BY at"  # noqa: S608 - ours
         return [Graded(*row) for row in self._store.patiently(lambda: self._store.file.read(sql, job, endpoint))]

@@ -123,7 +123,7 @@ class SqliteJournal:
         self._start_over()
 
     def _start_over(self) -> None:
-        """Begin with a new file: it has nothing of this run yet, but gets all that was paid for."""
+        """A new file gets all that was paid for."""
         self._generation = self._ledger.generation
         self._stored = _Stored(None, 0, 0, {})
         self._texts = Texts()
@@ -307,7 +307,7 @@ class SqliteJournal:
         return number
 
     def _store_large(self, place: tuple[int, int]) -> None:
-        """Store that an attempt has its large answer; write the answer here if the thread has not."""
+        """Write the answer here if the thread has not."""
         if place not in self._large:
             return
         generation, written = self._large.pop(place)
@@ -347,7 +347,7 @@ class SqliteJournal:
             self._sync(self._commits)
 
     def write(self) -> None:
-        """Store new events. Failed writes stay in memory and are tried again with the next."""
+        """Failed writes stay in memory and are tried again with the next."""
         try:
             self._ledger.attempt(self._store)
         except FAILURES as error:
@@ -361,7 +361,7 @@ class SqliteJournal:
             self._ledger.hold(one.key, one.ordinal, one.answer)
 
     def close(self) -> None:
-        """Store the rest. If that fails, the heartbeat goes on trying."""
+        """If that fails, the heartbeat goes on trying."""
         for place in list(self._large):
             self._store_large(place)
         self._is_over = True
@@ -399,7 +399,7 @@ class SqliteJournal:
 
     @contextmanager
     def _writing(self) -> Generator[tuple[sqlite3.Connection, int]]:
-        """Write new events and more in one transaction. Only its commit counts them as stored."""
+        """Only the commit of the transaction counts new events as stored."""
         if self._generation != self._ledger.generation:
             self._start_over()
         before, new = self._stored, list(self._new)

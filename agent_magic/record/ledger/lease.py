@@ -50,7 +50,7 @@ class Owner(NamedTuple):
         return f"{self.host} {self.pid} {self.start}"
 
     def is_alive(self) -> bool | None:
-        """Return whether the process exists; `None` if that cannot be known here."""
+        """Return `None` if that cannot be known here."""
         if self.host != _host() or sys.platform == "win32":  # on Windows `os.kill` may end the process
             return True if self == Owner.me() else None
         try:
@@ -73,7 +73,7 @@ def _host() -> str:
 
 
 def _start_of(pid: int) -> str:
-    """Return when a process started; empty without `/proc`, or for a zombie."""
+    """Empty without `/proc`, or for a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

@@ -53,7 +53,6 @@ class Presence:
         return True
 
     def _others(self, db: sqlite3.Connection, *, beat: bool) -> list[tuple[str, str]]:
-        """Return the rows of the others, and delete those of ended kernels."""
         found: list[tuple[str, str]] = []
         seen: dict[str, tuple[int, int]] = {}
         for name, owner, at, data in db.execute(OTHERS, (self._client, self.name)).fetchall():
@@ -68,6 +67,6 @@ class Presence:
         return found
 
     def leave(self) -> None:
-        """Delete our row. If that is not possible now, the others forget it."""
+        """If that is not possible now, the others forget the row."""
         with suppress(*FAILURES), self._store.file.writing() as db:
             db.execute("DELETE FROM presence WHERE client = ? AND session = ?", (self._client, self.name))

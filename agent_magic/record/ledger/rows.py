@@ -143,7 +143,7 @@ def answer_row(key: str, ordinal: int, answer: Answer, bought_at: float) -> tupl
 
 
 def answer_of(row: tuple[Any, ...]) -> Answer:
-    """Read a row of `answers`; raise `ValueError` if it is damaged."""
+    """Raise `ValueError` if the row is damaged."""
     _, mark, checksum, key, ordinal, source, stop_reason, bought_at, data, text = row
     if mark != MARK or checksum != _checksum(key, ordinal, source, stop_reason, bought_at, data, text):
         raise ValueError("the checksum of an answer is wrong")
@@ -164,7 +164,7 @@ def _checksum(*parts: object) -> bytes:
 
 
 def file_in(rows: Sequence[tuple[Any, ...]], name: str) -> bytes:
-    """Return the bytes of a picture or document from a row; empty if they are lost or damaged."""
+    """Empty if the bytes are lost or damaged."""
     return rows[0][0] if rows and hashlib.sha256(rows[0][0]).hexdigest() == name else b""
 
 
@@ -178,7 +178,7 @@ class Texts:
         self._new_files: list[tuple[bytes, bytes]] = []
 
     def name(self, text: str) -> bytes:
-        """Return the digest of a text. The next `store` stores the text."""
+        """The next `store` stores the text."""
         found = self._known.get(text)
         if found is None:
             data = encode(text)
@@ -245,7 +245,7 @@ def events_of(
     answer_at: Callable[[int], Answer | None],
     file_of: Callable[[str], bytes],
 ) -> Iterator[Event]:
-    """Read a chunk written by `chunk_of`, skipping kinds of events unknown to this version."""
+    """Skip kinds of events unknown to this version."""
     for row in cast("list[dict[str, Any]]", json.loads(chunk)):
         try:
             event = event_from_json(row)

@@ -91,7 +91,7 @@ class PastRun(NamedTuple):
 
 
 def past_runs(file: LedgerFile, newest_of: str | None = None) -> list[PastRun]:
-    """Return every run, the newest first; or the newest of a home only, if it has one."""
+    """Return all, the newest first; or the newest of a home only, if it has one."""
     rows = file.read(
         "SELECT r.owner, r.id, r.began_at, r.plan_name, r.state, r.agents, "
         "coalesce(r.succeeded, "
@@ -122,7 +122,7 @@ def _past_run(owner: str, row: PastRun) -> PastRun:
 
 
 def mark_lost_runs(file: LedgerFile) -> list[str]:
-    """Mark runs of dead processes as lost; return a note for each with requests that may have been billed."""
+    """Return a note for each with requests that may have been billed."""
     if not file.read("SELECT 1 FROM runs WHERE state = 'running' LIMIT 1"):
         return []
     notes: list[str] = []
@@ -173,7 +173,7 @@ def _lost_note(run: int, began_at: str, finished: int, calls: list[Row]) -> str:
 
 
 def _is_gone(owner: str, began_at: str, until: float | None) -> bool:
-    """Return whether the process of a run is gone. On another machine only its leases can tell."""
+    """On another machine only its leases can tell."""
     alive = Owner.parse(owner).is_alive()
     if alive is None:
         return time.time() > (until or datetime.fromisoformat(began_at).timestamp() + DAY_S)
@@ -181,7 +181,7 @@ def _is_gone(owner: str, began_at: str, until: float | None) -> bool:
 
 
 def history_of(file: LedgerFile, most: int) -> list[Past]:
-    """Return the latest answers, oldest first, without refusals, and those shared in their runs."""
+    """Return answers, oldest first, without refusals, and those shared in their runs."""
     marks = ", ".join("?" * len(MEASURED))
     rows = file.read(
         "SELECT c.name, c.model, c.effort, c.input_tokens, c.output_tokens, c.ttft_s, c.api_s, "  # noqa: S608 - ours
@@ -211,7 +211,7 @@ def history_of(file: LedgerFile, most: int) -> list[Past]:
 
 
 def seen_runs(file: LedgerFile, origin: str, most: int) -> list[SeenRun]:
-    """Return server timing of the latest runs at an origin, oldest first, up to about this many requests."""
+    """Return the latest, oldest first, up to about this many requests."""
     runs = file.read(
         "SELECT id, uid, agents FROM runs WHERE origin = ? AND state != 'running' ORDER BY id DESC LIMIT ?",
         origin,
@@ -268,7 +268,7 @@ def open_run(file: LedgerFile, run: int, kind: type[P]) -> tuple[RunRecord, P, s
 
 
 def plan_of(file: LedgerFile, run: int, kind: type[P]) -> P:
-    """Return the plan of a past run, without the bytes of its attachments."""
+    """Leave out the bytes of its attachments."""
     (sha,) = _row_of(file, run, "plan")
     found = file.read("SELECT text FROM texts WHERE sha = ?", sha)
     return _plan(decode(found[0][0]) if found else "", run, kind, lambda _: b"")
@@ -305,7 +305,7 @@ class _Call(NamedTuple):
 
 
 def _complete(record: RunRecord, file: LedgerFile, run: int) -> None:
-    """Complete the record of a killed run: finished answers, and the reason why others are missing."""
+    """Give a killed run its finished answers, and the reason why others are missing."""
     rows = file.read("SELECT agent, number, state, answer, at_s FROM calls WHERE run = ?", run)
     calls = {(row[0], row[1]): _Call(*row[2:]) for row in rows}
     last = max([0.0, *(event.at_s for event in record.events), *(one.at_s or 0.0 for one in calls.values())])

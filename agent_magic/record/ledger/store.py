@@ -57,7 +57,7 @@ MARK_SENT = """UPDATE calls SET key = ?, ordinal = 0
 
 
 def sent_of(record: RunRecord) -> Iterator[tuple[str, int, int]]:
-    """Yield the requests that a run sent: key, agent and number."""
+    """Yield key, agent and number."""
     for agent, result in enumerate(record.results):
         for attempt in result.attempts:
             never = attempt.kind == "cancelled" and attempt.price == NOT_BILLED and attempt.status_code is None
