@@ -11,6 +11,8 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.task import Task
 from agent_magic.declare.validation import instances_of
 
+SHORT = 16
+"""Digits of a fingerprint that is written beside each attempt."""
 Step = Agent | Task
 """Both have the same fields, inapplicable ones empty."""
 
@@ -39,10 +41,22 @@ def job_of(agent: Agent) -> str:
 
 def prompt_of(step: Step) -> str:
     """Return the fingerprint of instructions without model, effort and row; empty for a task."""
-    return "" if step.is_task else _fingerprint(cast("Agent", step), None, "")
+    return "" if step.is_task else _fingerprint(cast("Agent", step), None, "")[:SHORT]
+
+
+def cascade_of(step: Step) -> str:
+    """Return the fingerprint of a cascade and of what escalates in it; empty without one."""
+    if not step.cascade:
+        return ""
+    agent = cast("Agent", step)
+    return _digest([*agent.cascade, agent.escalate, agent.check and agent.check.name])[:SHORT]
 
 
 def _fingerprint(agent: Agent, effort: str | None, sent: str) -> str:
     asked = [agent.prompt, agent.system_text, agent.context, effort, agent.schema, agent.tools_text]
     asked += [agent.cite, agent.attach, *([sent] if sent else [])]
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+    return _digest(asked)
+
+
+def _digest(parts: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

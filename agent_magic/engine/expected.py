@@ -95,10 +95,10 @@ def _answers_of(
     found: dict[_Key, list[Past]] = {}
     for agent, model in zip(agents, models, strict=True):
         own, kin = (agent.name, "", model), ("", kin_of(agent.name), model)
-        if rows := history.of_agent(agent.name, model):
+        if rows := history.of_agent(agent, model):
             found[own] = _usable(rows, simulated=simulated)
         elif kin not in found:
-            found[kin] = _usable(history.of_kin(agent.name, model), simulated=simulated)
+            found[kin] = _usable(history.of_kin(agent, model), simulated=simulated)
     return found
 
 

@@ -19,6 +19,7 @@ from agent_magic.record.history import MEASURED
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agent_magic.declare.step import Step
     from agent_magic.measure.server import At
     from agent_magic.measure.server_fit import Steps
     from agent_magic.record.exchanges import SeenRun
@@ -70,7 +71,7 @@ def remaining(
         key = (group or (result.name if len(history) or agent in declared else ""), result.model)
         if key not in known:
             earlier = _Earlier(history, servers, record.simulated)
-            known[key] = _usual(result, earlier, own, group, declared.get(agent))
+            known[key] = _usual(record.plan.agents[agent], result, earlier, own, group, declared.get(agent))
         usual = known[key]
         if usual is None:
             return None
@@ -229,6 +230,7 @@ def _declared(record: RunRecord) -> dict[int, Usual]:
 
 
 def _usual(
+    step: Step,
     result: AgentResult,
     earlier: _Earlier,
     own: Mapping[tuple[str, str], list[float]],
@@ -238,7 +240,7 @@ def _usual(
     alike = own.get((group, result.model), []) if group else []
     if len(alike) >= LEAST_ROWS:
         return _spread(alike)
-    of_agent = earlier.seconds(earlier.history.of_agent(result.name, result.model))
+    of_agent = earlier.seconds(earlier.history.of_agent(step, result.model))
     if len(of_agent) >= LEAST_ROWS:
         return _spread(of_agent)
     if declared is not None:

@@ -7,7 +7,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.content import tokens_of
-from agent_magic.declare.step import prompt_of
 from agent_magic.declare.units import plural
 from agent_magic.forecast.evidence import (
     BEATEN_BY_OTHERS,
@@ -476,7 +475,7 @@ class _Modelling:
             self.assumed_answers.append(seen.name)
         made = self._guess(output, seen.max_tokens)
         again = bool(recorded) and recorded[-1].by_batch and agent in self.by_batch
-        timing = self._timing(seen.name, model, asked=not again)
+        timing = self._timing(agent, model, asked=not again)
         given = self._given(seen, change, factor) if given is None else given
         answer = Try(0.0, timing.ttft_s, timing.ttft_s + made / timing.pace, None, given, made)
         if recorded:
@@ -507,10 +506,11 @@ class _Modelling:
         self.say(f"{seen.name}: input counted by its characters", "assumed")
         return round(max(0, seen.characters + change) * seen.per_character * factor)
 
-    def _timing(self, name: str, model: str, *, asked: bool) -> Timing:
-        own = timing_of(self.evidence.history.of_agent(name, model))
+    def _timing(self, agent: int, model: str, *, asked: bool) -> Timing:
+        own = timing_of(self.evidence.history.of_agent(self.evidence.record.plan.agents[agent], model))
         if own is not None:
             if asked:
+                name = self.seen[agent].name
                 self.earlier.setdefault(f"speed of their own answers by {model}", {})[name] = own.answers
             return own
         timing, basis, words = self.evidence.speeds.of(model)
@@ -525,7 +525,7 @@ class _Modelling:
         same = model == seen.model and effort == seen.effort
         if same and seen.answered:
             return seen.output_tokens, SAME
-        earlier = self.evidence.history.of_agent(seen.name, model, prompt_of(self.evidence.record.plan.agents[agent]))
+        earlier = self.evidence.history.of_agent(self.evidence.record.plan.agents[agent], model)
         lengths = sorted(row.output_tokens for row in earlier if row.effort == effort and row.output_tokens is not None)
         if lengths:
             self.earlier.setdefault(f"length of their own answers by {model}", {})[seen.name] = len(lengths)

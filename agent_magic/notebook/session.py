@@ -383,7 +383,8 @@ class Session:
         """Return a step that groups as many items as fit, by earlier answers for one of them."""
         if not isinstance(step, Agent) or not asks_for_length(step):
             return step
-        lengths = [one.output_tokens for one in self.shared.history.of_kin(f"{step.name}_0") if one.output_tokens]
+        item = replace(step, name=f"{step.name}_0")
+        lengths = [one.output_tokens for one in self.shared.history.of_kin(item) if one.output_tokens]
         return with_length(step, max(lengths)) if lengths else step
 
     def _check_contexts(self, agents: Iterable[Step], registry: Registry, namespace: Mapping[str, Any]) -> None:

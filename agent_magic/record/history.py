@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.declare.each import group_of
-from agent_magic.declare.step import prompt_of
+from agent_magic.declare.step import cascade_of, prompt_of
 from agent_magic.record.answer import TOOL_USE
 from agent_magic.record.exchanges import seen_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 
+    from agent_magic.declare.plan import Plan
+    from agent_magic.declare.step import Step
     from agent_magic.record.attempt import Attempt
     from agent_magic.record.exchanges import SeenRun
     from agent_magic.record.results import RunRecord
@@ -29,7 +31,9 @@ class Past(NamedTuple):
     Attributes:
         calls: True if it calls tools, so that another turn followed.
         elsewhere: True if it was simulated by another mock server: its length counts, its seconds do not.
-        prompt: Fingerprint of the agent's declaration, see `agent_magic.declare.step.prompt_of`; empty if unknown.
+        prompt: Fingerprint of what the agent is told, see `agent_magic.declare.step.prompt_of`; empty if unknown, as in
+            ledgers of earlier versions.
+        cascade: Fingerprint of its cascade, see `agent_magic.declare.step.cascade_of`; empty for none.
         rounds: Rounds of its loop; 0 for no loop or unknown.
         shared: True if it was shared with an identical step: needed, but neither asked nor paid.
     """
@@ -50,18 +54,18 @@ class Past(NamedTuple):
     run: str = ""
     ended_s: float = 0.0
     shared: bool = False
+    cascade: str = ""
 
     @property
     def bare(self) -> Past:
         """The part known in every kernel, by which rows of one answer are equal."""
-        return self._replace(elsewhere=False, searches=None, prompt="", rounds=0, run="", ended_s=0.0)
-
-    def is_for(self, prompt: str) -> bool:
-        return self.prompt in {"", prompt}
+        return self._replace(elsewhere=False, searches=None, prompt="", rounds=0, run="", ended_s=0.0, cascade="")
 
 
 class History:
     """Complete answers of earlier runs, oldest first.
+
+    An answer tells of a step only if the step has its name, or that of its group, and is told the same.
 
     Args:
         time_factor: Speed of the connected mock server relative to a model; 1 for others.
@@ -81,8 +85,8 @@ class History:
         self._earlier: dict[str, Sequence[SeenRun]] = {}
         self.found: dict[Hashable, Any] = {}
         self._rows: list[Past] = []
-        self._by_agent: dict[str, list[Past]] = {}
-        self._by_group: dict[str, list[Past]] = {}
+        self._by_agent: dict[tuple[str, str], list[Past]] = {}
+        self._by_group: dict[tuple[str, str], list[Past]] = {}
         self._by_model: dict[str, list[Past]] = {}
         self.runs: list[SeenRun] = []
         self.shared: list[Past] = []
@@ -113,10 +117,11 @@ class History:
             self.shared.append(row)
             return
         self._rows.append(row)
-        self._by_agent.setdefault(row.agent, []).append(row)
         self._by_model.setdefault(row.model, []).append(row)
-        if group := kin_of(row.agent):
-            self._by_group.setdefault(group, []).append(row)
+        if row.prompt:
+            self._by_agent.setdefault((row.agent, row.prompt), []).append(row)
+            if group := kin_of(row.agent):
+                self._by_group.setdefault((group, row.prompt), []).append(row)
 
     def learn(self, record: RunRecord) -> None:
         for row in answers_of(record):
@@ -154,16 +159,20 @@ class History:
         found.runs, found._earlier = [run for run in self.runs if _is_of_one_server(run)], self._earlier
         return found
 
-    def of_agent(self, agent: str, model: str | None = None, prompt: str = "") -> tuple[Past, ...]:
-        rows = [row for row in self._by_agent.get(agent, ()) if not prompt or row.is_for(prompt)]
-        return tuple(row for row in rows if model is None or row.model == model)
+    def of_agent(self, step: Step, model: str | None = None) -> tuple[Past, ...]:
+        """Return the answers of a declared step, for one model or all."""
+        return _by(model, self._by_agent.get((step.name, prompt_of(step)), ())) if self._by_agent else ()
 
-    def of_kin(self, agent: str, model: str | None = None) -> tuple[Past, ...]:
-        rows = self._by_group.get(kin_of(agent), ())
-        return tuple(row for row in rows if model is None or row.model == model)
+    def of_kin(self, step: Step, model: str | None = None) -> tuple[Past, ...]:
+        """Return the answers of a declared step's group, for one model or all; see `kin_of`."""
+        return _by(model, self._by_group.get((kin_of(step.name), prompt_of(step)), ())) if self._by_group else ()
 
     def of_model(self, model: str) -> tuple[Past, ...]:
         return tuple(self._by_model.get(model, ()))
+
+
+def _by(model: str | None, rows: Sequence[Past]) -> tuple[Past, ...]:
+    return tuple(row for row in rows if model is None or row.model == model)
 
 
 def _is_of_one_server(run: SeenRun) -> bool:
@@ -190,11 +199,17 @@ def answers_of(record: RunRecord) -> Iterator[Past]:
             yield row._replace(shared=True)
 
 
+def of_plan(plan: Plan, rows: Iterable[Past]) -> list[Past]:
+    """Return the answers of a plan's declared steps."""
+    told = {step.name: prompt_of(step) for step in plan.agents}
+    return [row for row in rows if row.prompt and row.prompt == told.get(row.agent)]
+
+
 class Told:
     """Writes the answers of a run as rows, with what its agents were told."""
 
     def __init__(self, record: RunRecord) -> None:
-        self._plan, self._run, self._prompts = record.plan, record.uid, dict[str, str]()
+        self._plan, self._run, self._told = record.plan, record.uid, dict[str, tuple[str, str]]()
 
     def past(self, attempt: Attempt, *, simulated: bool) -> Past | None:
         answer, api_s = attempt.answer, attempt.api_s
@@ -202,8 +217,9 @@ class Told:
             return None
         step = self._plan[attempt.agent]
         name = group_of(step)  # all of a group are told the same
-        if name not in self._prompts:
-            self._prompts[name] = prompt_of(step)
+        if name not in self._told:
+            self._told[name] = prompt_of(step), cascade_of(step)
+        prompt, cascade = self._told[name]
         return Past(
             attempt.agent,
             attempt.model,
@@ -215,7 +231,8 @@ class Told:
             simulated=simulated,
             calls=answer.stop_reason == TOOL_USE,
             searches=answer.usage.searches,
-            prompt=self._prompts[name],
+            prompt=prompt,
+            cascade=cascade,
             rounds=0 if step.part is None else step.part.rounds,
             run=self._run,
             ended_s=attempt.ended_s or 0.0,

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magic.declare.agent import Agent
+from agent_magic.declare.step import prompt_of
 from agent_magic.declare.task import Task
 from agent_magic.engine.expected import expected_work_s
 from agent_magic.record.events import on_grid
@@ -16,7 +17,7 @@ from agent_magic.record.history import History, Past
 
 def past(agent, api_s, model="m", tokens=100, *, simulated=False):
     """An answer that took so long."""
-    return Past(agent, model, None, 10, tokens, 0.1, api_s, simulated=simulated)
+    return Past(agent, model, None, 10, tokens, 0.1, api_s, simulated=simulated, prompt=prompt_of(Agent("any", "x")))
 
 
 def expected(agents, *rows):

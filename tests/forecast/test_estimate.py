@@ -17,9 +17,10 @@ from agent_magic.live.ahead import foresee
 from agent_magic.providers.anthropic.models import SPEEDS, limit_class
 from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.record.answer import Answer, Usage
-from agent_magic.record.history import History, Past
+from agent_magic.record.history import Past
 from agent_magic.record.prices import TokenPrice
 from agent_magic.record.terms import Ceiling
+from tests.record.histories import answered
 
 MODEL = "claude-haiku-5-5"
 PRICES = {MODEL: TokenPrice(1.0, 5.0)}
@@ -36,7 +37,7 @@ def past(agent, output, api_s=10.0, *, model=MODEL, effort=None, simulated=False
 def test_five_earlier_answers_give_their_own_percentiles():
     """Of tokens and of seconds: the 10th, 50th and 90th, by linear interpolation."""
     rows = [past("a", tokens, float(tokens) / 10) for tokens in (100, 200, 300, 400, 500)]
-    one = CHAIN.estimate(history=History(rows), prices=PRICES).expected[0]
+    one = CHAIN.estimate(history=answered(CHAIN.agents, rows), prices=PRICES).expected[0]
     assert (140, 300, 460) == one.output
     assert (14.0, 30.0, 46.0) == pytest.approx(one.seconds)
     assert ("ledger", "ledger") == (one.output_basis, one.seconds_basis)
@@ -46,7 +47,9 @@ def test_five_earlier_answers_give_their_own_percentiles():
 
 def test_fewer_give_their_median_with_a_range_that_says_it_is_assumed():
     """Half to twice, and it says so."""
-    one = CHAIN.estimate(history=History([past("a", 100), past("a", 300, 20.0)]), prices=PRICES).expected[0]
+    one = CHAIN.estimate(
+        history=answered(CHAIN.agents, [past("a", 100), past("a", 300, 20.0)]), prices=PRICES
+    ).expected[0]
     assert (100, 200, 400) == one.output
     assert (7.5, 15.0, 30.0) == pytest.approx(one.seconds)
     assert "2 earlier answers, taken as half to twice" in one.stands_on
@@ -56,7 +59,7 @@ def test_a_group_s_answers_stand_in_for_one_s_own():
     """What three rows of a frame took tells of the others, and it says whose answers they were."""
     plan = Plan([Agent("a", "{{ item }}", each="rows", max_tokens=2000)], {"rows": list("xyz")})
     rows = [past("a_0", 100), past("a_1", 300, 20.0)]
-    own, other = (plan.estimate(history=History(rows), prices=PRICES).expected[one] for one in (1, 2))
+    own, other = (plan.estimate(history=answered(plan.agents, rows), prices=PRICES).expected[one] for one in (1, 2))
     assert (300, 200) == (own.output.likely, other.output.likely)
     assert "length: its 1 earlier answer," in own.stands_on
     assert "length: its group's 2 earlier answers," in other.stands_on
@@ -77,14 +80,14 @@ def test_none_give_the_stated_prior_and_the_dated_pace():
 def test_the_model_paces_an_agent_that_has_no_past():
     """Answers of the model to others say how fast it is, not how long the answer will be."""
     rows = [past("other", 900, 10.0)] * 5
-    one = CHAIN.estimate(history=History(rows), prices=PRICES).expected[0]
+    one = CHAIN.estimate(history=answered(CHAIN.agents, rows), prices=PRICES).expected[0]
     assert one.seconds.likely == pytest.approx(1.0 + ASSUMED_OUTPUT_TOKENS / 100)
     assert ("assumed", "ledger") == (one.output_basis, one.seconds_basis)
 
 
 def test_made_up_answers_count_only_where_they_are_asked_for():
     """A stand-in's lengths say nothing of a real model's."""
-    history = History([past("a", 100, simulated=True)] * 5)
+    history = answered(CHAIN.agents, [past("a", 100, simulated=True)] * 5)
     real, made_up = (CHAIN.estimate(history=history, prices=PRICES, simulated=each) for each in (False, True))
     assert (ASSUMED_OUTPUT_TOKENS, 100) == tuple(one.expected[0].output.likely for one in (real, made_up))
     assert (False, True) == (real.simulated, made_up.simulated)
@@ -93,7 +96,7 @@ def test_made_up_answers_count_only_where_they_are_asked_for():
 
 def test_seconds_of_another_mock_server_are_no_measure():
     """Their lengths count; how long one takes is assumed, by what the present mock server takes of it."""
-    history = History([past("a", 100, 90.0, simulated=True)] * 5).moved(0.1)
+    history = answered(CHAIN.agents, [past("a", 100, 90.0, simulated=True)] * 5).moved(0.1)
     one = CHAIN.estimate(history=history, prices=PRICES, simulated=True).expected[0]
     pace = SPEEDS["haiku"]
     assert 100 == one.output.likely
@@ -105,7 +108,7 @@ def test_seconds_of_another_mock_server_are_no_measure():
 def test_a_hand_sum():
     """The child reads the parent's answer; the dollars and the seconds are those of the two."""
     rows = [past("a", 300, 4.0), past("b", 100, 2.0)] * 5
-    found = CHAIN.estimate(history=History(rows), prices=PRICES, counted=[101, 7])
+    found = CHAIN.estimate(history=answered(CHAIN.agents, rows), prices=PRICES, counted=[101, 7])
     assert found.cost is not None
     assert [101, 307] == [one.input_tokens for one in found.expected]
     assert ["counted", "estimated"] == [one.basis for one in found.expected]
@@ -142,7 +145,7 @@ def test_contexts_that_agents_share_are_priced_as_the_run_caches_them():
 def test_what_binds():
     """Slots, a rate limit that is known, a budget, a deadline."""
     wide = Plan([Agent(f"w{n}", "x", max_tokens=100) for n in range(12)])
-    rows = History([past(f"w{n}", 50, 2.0) for n in range(12)] * 5)
+    rows = answered(wide.agents, [past(f"w{n}", 50, 2.0) for n in range(12)] * 5)
     free = wide.estimate(Policy(12), history=rows, prices=PRICES)
     assert "none known" == free.limited_by
     assert "limited by nothing that is known" in repr(free)
@@ -170,8 +173,8 @@ def test_no_price_is_unknown_and_no_budget_reaches_it():
 
 def test_dollars_a_minute_are_said_not_to_be_counted():
     """How long they hold the run up at least, by what it is expected to cost; of little money only that."""
-    rows = History([past("a", 1000, 2.0)] * 5)
     plan = Plan([Agent("a", "x" * 400, max_tokens=1000)])
+    rows = answered(plan.agents, [past("a", 1000, 2.0)] * 5)
     cost = plan.estimate(history=rows, prices=PRICES).expected[0].cost_usd or 0.0
     for rate, ending in ((cost / 3, "takes over 2 min 00 s"), (cost * 2, "is not counted in the seconds")):
         [note] = [
@@ -235,7 +238,7 @@ def plans(draw):
         )
     )
     schedule = draw(st.sampled_from(["ready", "layers", "sequential"]))
-    return Plan(agents), History(rows), Policy(draw(st.integers(1, 4)), schedule)
+    return Plan(agents), answered(agents, rows), Policy(draw(st.integers(1, 4)), schedule)
 
 
 @settings(max_examples=60, deadline=None)
@@ -291,7 +294,7 @@ def test_turns_are_counted_by_earlier_answers():
     """Two answers in five requests are two and a half turns."""
     rows = [past("a", 100)._replace(calls=calls) for calls in (True, True, False, True, False)]
     plan = Plan([Agent("a", "x" * 400, tools=[look], max_tokens=2000)])
-    found = plan.estimate(history=History(rows), prices=PRICES).expected[0]
+    found = plan.estimate(history=answered(plan.agents, rows), prices=PRICES).expected[0]
     assert 250 == found.output.likely
     assert "turns: 2.5 by its 2 earlier answers, taken as half to twice (1.25–5, at most 10)" in found.stands_on
 
@@ -314,7 +317,7 @@ def test_what_is_declared_stands_in_for_answers():
     assert "length: as declared, taken as half to twice" in one.stands_on
     assert other.output.likely == ASSUMED_OUTPUT_TOKENS
     assert (2.0, 4.0, 8.0) == task.seconds
-    seen = Plan(agents).estimate(prices=PRICES, history=History([past("a", 100, 7.0)])).expected[0]
+    seen = Plan(agents).estimate(prices=PRICES, history=answered(agents, [past("a", 100, 7.0)])).expected[0]
     assert (7.0, 100) == (seen.seconds.likely, seen.output.likely)
 
 

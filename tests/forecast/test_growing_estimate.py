@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from pydantic import BaseModel
 
 import agent_magic as am
 from agent_magic.declare.plan import Plan as Declared
 from agent_magic.forecast.loads import under_load
 from agent_magic.notebook.planning import Resumed, _outlay
 from agent_magic.notebook.session import Session
-from agent_magic.record.history import History, Past
+from agent_magic.record.history import History
 from tests.live.virtual import MODEL, Reply, drive
 
 MAP = am.Plan(
@@ -164,6 +167,13 @@ def test_what_a_retry_costs_is_what_the_plan_says(monkeypatch):
     session.close()
 
 
+class Sure(BaseModel):
+    """How sure the model is."""
+
+    sure: float
+
+
+CASCADE = [MODEL, "claude-sonnet-5-5"]
 ESSAY = am.Agent("a", "Write an essay.", model=MODEL)
 
 
@@ -171,21 +181,53 @@ ESSAY = am.Agent("a", "Write an essay.", model=MODEL)
     ("agent", "basis", "words"),
     [
         (ESSAY, "ledger", "its 1 earlier answer, taken"),
-        (am.Agent("a", "Yes or no?", model=MODEL), "assumed", "by another prompt, a quarter to four times"),
+        (am.Agent("a", "Yes or no?", model=MODEL), "assumed", "assumed 500 tokens (125–2,000), no earlier answers"),
         (am.Agent("a", "Write an essay.", model=MODEL, returns=bool), "assumed", "by its type"),
     ],
 )
-def test_an_answer_to_something_else_is_a_weaker_word(agent, basis, words):
-    """An agent of that name was told something else: its length says little, and the estimate says so."""
+def test_an_answer_to_something_else_tells_no_length(agent, basis, words):
+    """An agent of that name was told something else: its length is assumed, and the estimate says so."""
     one = am.Plan([agent]).estimate(history=history_of(Declared([ESSAY]))).expected[0]
     assert (basis, True) == (one.output_basis, words in one.stands_on)
 
 
-def test_an_answer_of_an_earlier_kernel_counts_as_before():
-    """What it was told is not known of a row of the ledger."""
-    row = Past("a", MODEL, None, 10, 70, 0.5, 2.0, simulated=False)
-    one = am.Plan([am.Agent("a", "Yes or no?", model=MODEL)]).estimate(history=History([row])).expected[0]
-    assert ("ledger", 70) == (one.output_basis, one.output.likely)
+@pytest.mark.parametrize(
+    ("change", "basis", "tokens"),
+    [({}, "ledger", 70), ({"prompt": "Yes or no?"}, "assumed", 500), ({"model": "claude-opus-5-5"}, "assumed", 70)],
+)
+def test_an_answer_in_the_ledger_counts_for_the_same_declared_step(change, basis, tokens):
+    """In a later kernel as in its own: what it was told is in the ledger beside it."""
+    ledger = am.Ledger(":memory:")
+    drive(Declared([ESSAY]), lambda *_: Reply(1.0, tokens=(10, 70, 0, 0)), ledger=ledger)
+    rows = ledger.history()
+    ledger.close()
+    one = am.Plan([replace(ESSAY, **change)]).estimate(history=History(rows)).expected[0]
+    assert (basis, tokens) == (one.output_basis, one.output.likely)
+
+
+@pytest.mark.parametrize(
+    ("change", "share", "basis"),
+    [
+        ({}, 1, "ledger"),
+        ({"escalate": "answer.sure < 0.9"}, 4, "assumed"),
+        ({"cascade": [MODEL, "claude-opus-5-5"]}, 4, "assumed"),
+        ({"prompt": "Which? {{ item }}"}, 4, "assumed"),
+    ],
+)
+def test_a_cascade_escalates_as_often_as_the_same_cascade_did(change, share, basis):
+    """Another rule, other models and another prompt say nothing of it: then all escalate, and that is assumed."""
+    ledger, rows = am.Ledger(":memory:"), {"rows": list("wxyz")}
+    step = am.Agent("a", "Label {{ item }}", each="rows", cascade=CASCADE, escalate="answer.sure < 0.7", returns=Sure)
+
+    def label(prompt, _):
+        return Reply(1.0, text=f'{{"sure": {0.1 if "z" in prompt else 0.8}}}')
+
+    drive(Declared([step], rows), label, ledger=ledger)
+    found = am.Plan([replace(step, model=None, **change)], rows).estimate(history=History(ledger.history()))
+    ledger.close()
+    tries = [len(found.likely.results[number].attempts) for number in range(4)]
+    assert (4 + share, {basis}) == (sum(tries), {one.output_basis for one in found.expected})
+    assert basis == found.basis
 
 
 def test_a_whatif_takes_no_length_of_another_prompt():

@@ -18,6 +18,7 @@ from agent_magic.record.events import AgentEnded, AgentReady, AttemptEnded, Atte
 from agent_magic.record.history import History, Past
 from tests.live.virtual import Reply, drive
 from tests.measure.test_server import drawn, served
+from tests.record.histories import answered
 from tests.show.calling import calling_run
 from tests.show.story import MODEL, REQUEST, business_run, finished_run, plan_of, record_of
 
@@ -39,7 +40,7 @@ def test_nothing_known_is_no_estimate() -> None:
 def test_a_chain_takes_the_sum_of_its_agents() -> None:
     """Quartiles of each agent's own answers, one after another."""
     record = record_of(plan_of({"one": (), "two": ("one",)}))
-    history = History([*past("one", 1, 2, 3, 4, 5), *past("two", 10, 10, 10)])
+    history = answered(record.plan.agents, [*past("one", 1, 2, 3, 4, 5), *past("two", 10, 10, 10)])
     assert (12.0, 14.0) == remaining(record, 0.0, history, 8)
 
 
@@ -78,7 +79,7 @@ def test_what_is_declared_is_a_first_estimate() -> None:
     plan = Plan([Agent("one", "x", expect=4.0), Task("two", lambda one: one, expect=2.0)])
     record = record_of(plan)
     assert (3.0, 12.0) == remaining(record, 0.0, History(past("other", 9, 9, 9)), 8)
-    assert (7.0, 10.0) == remaining(record, 0.0, History(past("one", 6, 6, 6)), 8)
+    assert (7.0, 10.0) == remaining(record, 0.0, answered(plan.agents, past("one", 6, 6, 6)), 8)
 
 
 def test_what_is_declared_is_corrected_by_what_the_run_measures() -> None:

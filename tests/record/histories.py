@@ -6,9 +6,18 @@ from hypothesis import strategies as st
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
+from agent_magic.declare.step import prompt_of
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Late, Overloaded, RateLimited, Refused, Rejected, Truncated, Unreachable
+from agent_magic.record.history import History
 from tests.live.virtual import Reply, drive
+
+
+def answered(steps, rows):
+    """Return rows as answers of these declared steps, by their names."""
+    prompts = {one.name: prompt_of(one) for one in steps}
+    return History(row._replace(prompt=prompts.get(row.agent, "")) for row in rows)
+
 
 seconds = st.floats(0, 30, allow_subnormal=False)
 tokens = st.integers(0, 200_000)

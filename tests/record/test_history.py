@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from hypothesis import given
 
+from agent_magic.declare.agent import Agent
+from agent_magic.declare.step import prompt_of
 from agent_magic.record.history import History, Past, answers_of
 from tests.record.histories import histories
 
-ROW = Past("a", "m", None, 10, 20, 0.5, 2.0, simulated=False)
+STEP = Agent("a", "Write.")
+ROW = Past("a", "m", None, 10, 20, 0.5, 2.0, simulated=False, prompt=prompt_of(STEP))
 
 
 def test_rows_are_found_by_agent_and_by_model():
     """An agent of one name may have had several models."""
     other = ROW._replace(model="n", api_s=3.0)
     history = History([ROW, other, ROW._replace(agent="b")])
-    assert (ROW, other) == history.of_agent("a")
-    assert (other,) == history.of_agent("a", "n")
+    assert (ROW, other) == history.of_agent(STEP)
+    assert (other,) == history.of_agent(STEP, "n")
     assert 2 == len(history.of_model("m"))
-    assert () == history.of_agent("nobody")
+    assert () == history.of_agent(replace(STEP, name="nobody"))
     assert () == history.of_model("nothing")
+
+
+@pytest.mark.parametrize("change", [{"prompt": "Yes or no?"}, {"system": "Be brief."}, {"returns": bool}])
+def test_an_answer_to_something_else_is_none_of_the_step(change):
+    """What a step of that name was told decides, of the step itself as of its group; a row of unknown words is none."""
+    item, rows = replace(STEP, name="a_7"), [ROW, ROW._replace(agent="a_1"), ROW._replace(prompt="")]
+    history = History(rows)
+    assert (rows[:1], rows[1:2]) == ([*history.of_agent(STEP)], [*history.of_kin(item)])
+    assert ((), ()) == (history.of_agent(replace(STEP, **change)), history.of_kin(replace(item, **change)))
 
 
 @given(histories())

@@ -7,10 +7,11 @@ from agent_magic.api import Ledger
 from agent_magic.forecast.estimate.value import outlay
 from agent_magic.live.ahead import foresee
 from agent_magic.record.answer import Answer, Usage
-from agent_magic.record.history import History, Past
+from agent_magic.record.history import Past
 from agent_magic.record.prices import TokenPrice
 from agent_magic.show.estimates import estimate_page, headline, price_line
 from agent_magic.show.page import Page
+from tests.record.histories import answered
 
 MODEL = "claude-haiku-5-5"
 PLAN = am.Plan([am.Agent("a", "x", max_tokens=900), am.Agent("b", "{{ a }}", max_tokens=900), am.Agent("c", "z")])
@@ -21,7 +22,7 @@ def test_the_text_says_what_is_bought_and_what_each_number_stands_on(tmp_path):
     ledger, client = Ledger(tmp_path / "ledger.db"), am.Claude(base_url="http://127.0.0.1:9")
     answer = Answer("one", "end_turn", usage=Usage(1, output_tokens=1), model=MODEL)
     ledger.keep(foresee(PLAN, client)[0][0].key(client.endpoint), 0, answer)
-    history = History([Past("b", MODEL, None, 1, 100, 1.0, 3.0, simulated=False)] * 5)
+    history = answered(PLAN.agents, [Past("b", MODEL, None, 1, 100, 1.0, 3.0, simulated=False)] * 5)
     prices = {MODEL: TokenPrice(1.0, 5.0)}
     found = PLAN.estimate(am.Policy(2, budget_usd=0.0001), client=client, ledger=ledger, history=history, prices=prices)
     ledger.close()

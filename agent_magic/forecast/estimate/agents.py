@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.answers.schema import schema_of, typical_chars
 from agent_magic.declare.content import tokens_of
-from agent_magic.declare.step import prompt_of
 from agent_magic.declare.tool import Tool
 from agent_magic.engine.batching import BATCH_MOST_S, BATCH_S
 from agent_magic.engine.requests import OVERHEAD_TOKENS
@@ -145,17 +144,17 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
         least = facts_of(terms, request.model).min_cacheable_tokens if step.tools or agent in continued else None
         if least is not None:
             cache = _Cache(least, _begun(plan, agent, left, found, requests, sizes, least))
-        if own := history.of_agent(name):
+        if own := history.of_agent(step):
             guess = _guess(request, before, sizes[agent], _seen(step, request, own, tried), speeds)
             found[agent] = _searching(_in_turns(guess, turns, cache), step, own)
             continue
         key = (kin_of(name), request.model, request.effort, step.expect, step.expect_out, step.prompt)
         if key not in shared:
-            kin = history.of_kin(name)
+            kin = history.of_kin(step)
             shared[key] = _seen(step, request, kin, tried)._replace(piloted=any(row.agent in pilot for row in kin))
         guess = _guess(request, before, sizes[agent], shared[key], speeds)
         guess = _in_turns(_by_kin(guess, piloted=shared[key].piloted), turns, cache)
-        found[agent] = _searching(guess, step, history.of_kin(name)) if step.tools_text else guess
+        found[agent] = _searching(guess, step, history.of_kin(step)) if step.tools_text else guess
     return [found[agent] for agent in range(len(plan))]
 
 
@@ -306,13 +305,9 @@ class _Seen(NamedTuple):
 
 def _seen(step: Step, request: Request, earlier: Sequence[Past], pilot: Sequence[Past]) -> _Seen:
     alike = [row for row in earlier if (row.model, row.effort) == (request.model, request.effort)]
-    told = prompt_of(step) if any(row.prompt for row in earlier) else ""
-    if request.schema:  # its type says more of a length than answers of who knows what type
-        earlier = [row for row in earlier if row.is_for(told)]
-    same = [row for row in alike if row.is_for(told)]
     tried = [row for row in pilot if (row.model, row.effort) == (request.model, request.effort)]
-    length = _length(request, same, earlier, tried, step.expect_out)
-    here = [row for row in same if not row.elsewhere]
+    length = _length(request, alike, earlier, tried, step.expect_out)
+    here = [row for row in alike if not row.elsewhere]
     return _Seen(length, _timing(here) if here else None, bool(tried), expect=step.expect)
 
 
@@ -367,7 +362,7 @@ def _turns(agent: Step, max_turns: int, history: History) -> _Turns | None:
     if not any(isinstance(one, Tool) for one in agent.tools):
         return None
     most = agent.max_turns or max_turns
-    rows = history.of_agent(agent.name) or history.of_kin(agent.name)
+    rows = history.of_agent(agent) or history.of_kin(agent)
     answers = sum(not row.calls for row in rows)
     if not answers:
         # its first request has been looked up there
@@ -464,7 +459,7 @@ def _length(
     ]
     if others:
         middle = Span.of(others).likely
-        words = f"length: {_answers(len(others))} by another {_other(request, earlier)}, a quarter to four times"
+        words = f"length: {_answers(len(others))} by another model or effort, a quarter to four times"
         return Span.around(middle, UNSEEN), "assumed", words
     if lengths := [float(row.output_tokens) for row in tried if row.output_tokens is not None]:
         words = f"length: as those of the pilot by {request.model} ({len(lengths)}), taken as a quarter to four times"
@@ -479,11 +474,6 @@ def _length(
     low, high = (round(ASSUMED_OUTPUT_TOKENS * factor) for factor in UNSEEN)
     words = f"length: assumed {ASSUMED_OUTPUT_TOKENS} tokens ({low:,}–{high:,}), no earlier answers"
     return Span.around(ASSUMED_OUTPUT_TOKENS, UNSEEN), "assumed", words
-
-
-def _other(request: Request, earlier: Sequence[Past]) -> str:
-    asked = (request.model, request.effort)
-    return "prompt" if any((row.model, row.effort) == asked for row in earlier) else "model or effort"
 
 
 def _timing(same: Sequence[Past]) -> tuple[Span, float, str]:

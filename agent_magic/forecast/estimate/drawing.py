@@ -13,6 +13,8 @@ from functools import cached_property
 from math import floor
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from agent_magic.declare.each import group_of
+from agent_magic.declare.step import cascade_of
 from agent_magic.declare.units import plural
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.admission.prefix import context_tokens
@@ -26,13 +28,13 @@ from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.terms import facts_of
 from agent_magic.forecast.work import SAME, Try, Work
 from agent_magic.record.answer import ESCALATED
-from agent_magic.record.history import History
+from agent_magic.record.history import of_plan
 from agent_magic.record.identical import rows_of
 from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Ceiling
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
     from agent_magic.declare.attaching import Parts
     from agent_magic.declare.content import TokenRule
@@ -143,8 +145,11 @@ class Drawing:
             plan, requests, held, counted, self.rows, self.pilot,
             terms=self.terms, max_turns=self.policy.max_turns, left=unread, there=self.held,
         )  # fmt: skip
-        cascades = _cascades_of(plan, requests, held, counted, self.rows, self.pilot, terms=self.terms, there=self.held)
-        cascades = {step: later for step, later in cascades.items() if step not in change.models}
+        answered = _answered(plan, self.rows, change.models)
+        cascades = self._cascades(requests, held, counted, answered)
+        for step, seen in answered.items():
+            if not guesses[step].held:
+                guesses[step] = _escalating_as(guesses[step], plan.agents[step].cascade[0], seen)
         sure = sharers_ahead(plan, requests, held, identical=self.policy.identical)
         likely = sure if self.policy.identical == "each" else _shared_before(plan, self.rows, sure, left[1])
         asked = _Asked(requests, guesses, cascades)
@@ -155,6 +160,32 @@ class Drawing:
         ]
         low, middle, high = (record for record, _, _ in plays)
         return Drawn(requests, guesses, cascades, (low, middle, high), [works for _, works, _ in plays], plays[1][2])
+
+    def _cascades(
+        self,
+        requests: Sequence[Request],
+        held: Sequence[Answer | None],
+        counted: Sequence[int | None] | None,
+        answered: Mapping[int, Counter[str]],
+    ) -> dict[int, list[NextModel]]:
+        """Return the further models of each agent that has a cascade, in order.
+
+        As many members of a group escalate as in earlier runs of this cascade; without any, all do.
+        """
+        plan, found = self.plan, {agent: list[NextModel]() for agent in answered}
+        for rung in range(1, max((len(plan.agents[one].cascade) for one in found), default=1)):
+            asked = [
+                request._replace(model=plan.agents[n].cascade[rung]) if rung < len(plan.agents[n].cascade) else request
+                for n, request in enumerate(requests)
+            ]
+            sizes = None if counted is None else [*map(_as_of, counted, requests, asked)]
+            guesses = guess_all(plan, asked, held, sizes, self.rows, self.pilot, terms=self.terms, there=self.held)
+            for agent, steps in found.items():
+                cascade, first = plan.agents[agent].cascade, answered[agent][plan.agents[agent].cascade[0]]
+                if rung < len(cascade):
+                    share = min(1.0, answered[agent][cascade[rung]] / first) if first else 1.0
+                    steps.append(NextModel(asked[agent], guesses[agent], _is_likely(plan, agent, share)))
+        return found
 
     def _play(
         self,
@@ -307,8 +338,8 @@ def _shared_before(
 ) -> list[int | None]:
     """Return the first identical step per agent; places that mostly shared in earlier runs share again."""
     # Any step of their kind may be the first.
-    found, bought = [*same], Counter(row.agent for row in earlier if not row.calls)
-    shared, firsts = Counter(row.agent for row in earlier.shared), dict[str, int]()
+    found, bought = [*same], Counter(row.agent for row in of_plan(plan, earlier) if not row.calls)
+    shared, firsts = Counter(row.agent for row in of_plan(plan, earlier.shared)), dict[str, int]()
     for step in plan.dag.order if shared else ():
         part, name = plan.agents[step].part, plan.names[step]
         if part is None or not part.source or found[step] is not None or step in left or not rows_of(plan, step):
@@ -329,44 +360,30 @@ class NextModel:
     likely: bool
 
 
-def _cascades_of(
-    plan: Plan,
-    requests: Sequence[Request],
-    held: Sequence[Answer | None],
-    counted: Sequence[int | None] | None,
-    history: History,
-    pilot: Collection[str],
-    *,
-    terms: Terms,
-    there: Sequence[Answer | None],
-) -> dict[int, list[NextModel]]:
-    """Return the further models of each agent that has a cascade, by how often earlier runs escalated."""
-    found: dict[int, list[NextModel]] = {n: [] for n, one in enumerate(plan.agents) if one.cascade}
-    for rung in range(1, max((len(plan.agents[one].cascade) for one in found), default=1)):
-        asked = [
-            request._replace(model=plan.agents[n].cascade[rung]) if rung < len(plan.agents[n].cascade) else request
-            for n, request in enumerate(requests)
-        ]
-        sizes = None if counted is None else [*map(_as_of, counted, requests, asked)]
-        guesses = guess_all(plan, asked, held, sizes, history, pilot, terms=terms, there=there)
-        for agent, steps in found.items():
-            cascade = plan.agents[agent].cascade
-            if rung < len(cascade):
-                share = _share(plan, agent, history, cascade[0], cascade[rung])
-                steps.append(NextModel(asked[agent], guesses[agent], _is_likely(plan, agent, share)))
-    return found
-
-
 def _as_of(tokens: int | None, request: Request, other: Request) -> int | None:
     return None if tokens is None else round(tokens * tokens_factor(request.model, other.model))
 
 
-def _share(plan: Plan, agent: int, history: History, first: str, model: str) -> float:
-    name = plan.agents[agent].name
-    for rows in (history.of_agent, history.of_kin):
-        if asked := len(rows(name, first)):
-            return min(1.0, len(rows(name, model)) / asked)
-    return 1.0
+def _answered(plan: Plan, history: History, changed: Container[int]) -> dict[int, Counter[str]]:
+    """Return how often each model answered in earlier runs of a cascade, by the agent itself or else by its group."""
+    found: dict[int, Counter[str]] = {}
+    groups: dict[str, Counter[str]] = {}
+    for number, step in enumerate(plan.agents):
+        if not step.cascade or number in changed:
+            continue
+        rule, group = cascade_of(step), group_of(step)
+        own = Counter(row.model for row in history.of_agent(step) if row.cascade == rule)
+        if not own and group not in groups:
+            groups[group] = Counter(row.model for row in history.of_kin(step) if row.cascade == rule)
+        found[number] = own or groups[group]
+    return found
+
+
+def _escalating_as(guess: Guess, first: str, answered: Mapping[str, int]) -> Guess:
+    if not answered.get(first):
+        return guess._replace(output_basis="assumed", words=(*guess.words, "escalates: assumed always"))
+    later = sum(answered.values()) - answered[first]
+    return guess._replace(words=(*guess.words, f"escalates: as {later:,} of {answered[first]:,} earlier answers did"))
 
 
 def _is_likely(plan: Plan, agent: int, share: float) -> bool:

@@ -29,7 +29,7 @@ from agent_magic.measure.metrics import Summary, summarize
 from agent_magic.measure.path import find_path
 from agent_magic.measure.server import Needs
 from agent_magic.record.answer import Usage
-from agent_magic.record.history import History, kin_of
+from agent_magic.record.history import History, kin_of, of_plan
 from agent_magic.record.prices import SEARCH_USD, Prices, of_batch
 from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Terms
@@ -301,7 +301,7 @@ def _work_notes(plan: Plan) -> Iterator[str]:
     if any(one.race for one in plan.agents):
         yield "a race is won by the agents that are likely to be first; the high end pays for all of them"
     if any(one.cascade for one in plan.agents):
-        yield "cascades escalate as often as earlier answers did, or always; at the low end never, at the high always"
+        yield "cascades escalate as often as before, or always if none ran; at the low end never, at the high always"
 
 
 def _earlier(history: History, pilot: RunRecord | None, servers: KnownServers, *, simulated: bool) -> History:
@@ -315,7 +315,7 @@ def _needed(
 ) -> tuple[tuple[Mapping[int, Left], ...], list[str]]:
     if plan.flow is None:
         return ({}, {}, {}), []
-    answers = [row for row in (*earlier, *earlier.shared) if not row.calls]
+    answers = [row for row in of_plan(plan, (*earlier, *earlier.shared)) if not row.calls]
     rounds = {kin_of(row.agent): row.rounds for row in sorted(answers, key=lambda row: row.rounds) if row.rounds}
     found, known = plan.flow.likely(Counter(row.agent for row in answers), rounds)
     left = {step: why for step, why in found.items() if held[step] is None}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from agent_magic.declare.plan_json import attachments_of, plan_to_dict
+from agent_magic.declare.step import cascade_of, prompt_of
 from agent_magic.errors import LedgerError
 from agent_magic.machine import in_browser
 from agent_magic.record.answer import PAID_BEFORE
@@ -62,7 +63,10 @@ INHERIT_CALLS = (
     "AND r.id = tool_calls.run AND c.agent = tool_calls.agent)"
 )
 """Takes over the calls of an agent with a reused answer, with negative numbers, unlike new calls."""
-PLANNED = ("run", "agent", "number", "name", "model", "effort", "started_at", "reserved_input", "reserved_output")
+PLANNED = (
+    *("run", "agent", "number", "name", "model", "effort", "started_at", "reserved_input", "reserved_output"),
+    *("prompt", "cascade"),
+)
 END = (
     *("state", "source", "stop_reason", "at_s", "input_tokens", "output_tokens", "ttft_s", "api_s", "cost_usd"),
     *("saved_usd", "kind", "answer"),
@@ -467,10 +471,10 @@ class SqliteJournal:
             db.execute(INSERT_PLANNED, (*self._planned(run, event), "planned"))
 
     def _planned(self, run: int, event: AttemptStarted) -> tuple[object, ...]:
-        request, name = event.request, self._record.results[event.agent].name
+        request, step = event.request, self._record.plan.agents[event.agent]
         return (
-            *(run, event.agent, event.number, name, request.model, request.effort, time.time()),
-            *(most_input_tokens(request), request.max_tokens),
+            *(run, event.agent, event.number, step.name, request.model, request.effort, time.time()),
+            *(most_input_tokens(request), request.max_tokens, prompt_of(step), cascade_of(step) or None),
         )
 
     def _store_end(

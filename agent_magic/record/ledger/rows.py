@@ -111,6 +111,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
     (GRADES,),
     ("ALTER TABLE runs ADD COLUMN home TEXT", "ALTER TABLE batches ADD COLUMN home TEXT"),
     (EDITS,),
+    ("ALTER TABLE calls ADD COLUMN prompt TEXT", "ALTER TABLE calls ADD COLUMN cascade TEXT"),
 )
 """What leads from each version to the next."""
 VERSION = len(MIGRATIONS)

@@ -185,7 +185,8 @@ def history_of(file: LedgerFile, most: int) -> list[Past]:
     marks = ", ".join("?" * len(MEASURED))
     rows = file.read(
         "SELECT c.name, c.model, c.effort, c.input_tokens, c.output_tokens, c.ttft_s, c.api_s, "  # noqa: S608 - ours
-        f"c.source = 'simulated', c.stop_reason = '{TOOL_USE}', r.uid, c.at_s, c.run "
+        f"c.source = 'simulated', c.stop_reason = '{TOOL_USE}', r.uid, c.at_s, c.run, "
+        "coalesce(c.prompt, ''), coalesce(c.cascade, '') "
         "FROM calls c JOIN runs r ON r.id = c.run "
         "WHERE c.state = 'finished' AND c.key IS NOT NULL AND c.stop_reason != 'refusal' AND c.api_s IS NOT NULL "
         f"AND c.source IN ({marks}) ORDER BY c.id DESC LIMIT ?",
@@ -193,18 +194,26 @@ def history_of(file: LedgerFile, most: int) -> list[Past]:
         most,
     )
     found = [
-        Past(*row[:7], simulated=bool(row[7]), calls=bool(row[8]), run=row[9], ended_s=row[10] or 0.0)
+        Past(
+            *row[:7],
+            simulated=bool(row[7]),
+            calls=bool(row[8]),
+            run=row[9],
+            ended_s=row[10] or 0.0,
+            prompt=row[12],
+            cascade=row[13],
+        )
         for row in reversed(rows)
     ]
     simulated = {row[11]: bool(row[7]) for row in rows}
     if simulated:
         sql = (
-            "SELECT name, model, effort, run FROM calls WHERE source = 'shared' AND state = 'finished' "
-            "AND run >= ? ORDER BY id DESC LIMIT ?"
+            "SELECT name, model, effort, run, coalesce(prompt, '') FROM calls "
+            "WHERE source = 'shared' AND state = 'finished' AND run >= ? ORDER BY id DESC LIMIT ?"
         )
         found += [
-            Past(name, model, effort, None, None, None, 0.0, simulated=simulated[run], shared=True)
-            for name, model, effort, run in reversed(file.read(sql, min(simulated), most))
+            Past(name, model, effort, None, None, None, 0.0, simulated=simulated[run], shared=True, prompt=prompt)
+            for name, model, effort, run, prompt in reversed(file.read(sql, min(simulated), most))
             if run in simulated
         ]
     return found
