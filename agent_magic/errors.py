@@ -63,26 +63,20 @@ _MOST_NAMES = 4
 
 
 def did_you_mean(word: object, known: Iterable[object], *, alike: float = 0.6) -> str:
-    """Return ` Did you mean 'x'?` for the nearest known word, or an empty string if none is near.
-
-    Args:
-        word: The word.
-        known: Known words.
-        alike: Minimum similarity, from 0 to 1.
-    """
+    """Return ` Did you mean 'x'?` for the nearest known word, or an empty string if none is near."""
     words = [one for one in known if isinstance(one, str)]
     near = difflib.get_close_matches(word, words, n=1, cutoff=alike) if isinstance(word, str) else []
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def shown_value(value: object) -> str:
-    """Return a value for a message: on one line, cut if it is long."""
+    """Return a value on one line, cut if it is long."""
     text = " ".join(repr(value).split())
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}…"
 
 
 def shown_message(error: BaseException, most: int = _MOST_LINES) -> str:
-    """Return an error's message, its middle left out if it has more than `most` lines."""
+    """Leave out the middle of a message that has more than `most` lines."""
     lines = [line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + " …" for line in str(error).splitlines()]
     if len(lines) > most:
         keep = most - 3
@@ -184,17 +178,14 @@ class UnknownGroup(PlanError):
 
 
 def _has(known: Sequence[str]) -> str:
-    """Return existing names in words."""
     return f" It has {_some(known, 8)}." if known else ""
 
 
 def _more(left: int) -> list[str]:
-    """Return the line that says how many lines were left out, if any were."""
     return [f"  and {left} more"] if left > 0 else []
 
 
 def _some(names: Sequence[str], most: int) -> str:
-    """Write the first names, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
@@ -213,7 +204,7 @@ class Cycle(PlanError):
 
 
 def _shorten_path(names: Sequence[str], most: int = 10) -> str:
-    """Write a path as `a -> b -> c`, its middle left out if it has more than `most` steps."""
+    """Write `a -> b -> c`, the middle of a long path left out."""
     if len(names) > most:
         names = [*names[: most - 2], f"({len(names) - most + 1} more)", *names[-1:]]
     return " -> ".join(names)
@@ -559,7 +550,7 @@ class ReplayMiss(AgentMagicError):
 
 
 def _difference(name: str, recorded: object, asked: object) -> str:
-    """Return the difference of a field's values in words. Long texts may be private: only the position is given."""
+    """Say how a field's values differ; long texts may be private: only the position is given."""
     if not isinstance(recorded, str) or not isinstance(asked, str) or name in {"model", "effort"}:
         return f"{name} ({_short(recorded)} recorded, {_short(asked)} asked)"
     pairs = zip(recorded, asked, strict=False)

@@ -91,7 +91,6 @@ def bought_again(before: RunRecord, record: RunRecord) -> Counter[str]:
 
 
 def measure_against(record: RunRecord, other: RunRecord) -> Kind:
-    """Record a baseline with a run; raise `AgentMagicError` if it is no measure of this job."""
     kind = _kind(record.plan, other)
     summary = summarize(other)
     wrong = f"{other.plan.name!r} is not a baseline:"
@@ -107,7 +106,6 @@ def measure_against(record: RunRecord, other: RunRecord) -> Kind:
 
 
 def record_of(run: object, what: str) -> RunRecord:
-    """Raise `DeclarationError` if it is not a run."""
     record: Any = getattr(run, "record", None)
     if not isinstance(record, RunRecord):
         hint = "Pass what plan.run(...) or %agents run returned."

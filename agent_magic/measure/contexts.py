@@ -111,7 +111,6 @@ def _shared(context: str, model: str, results: Sequence[AgentResult], prices: Pr
 
 
 def _bill(model: str, usages: Iterable[Usage], prices: Prices) -> tuple[float | None, float | None]:
-    """Return the cost of the cached tokens, and their cost as uncached input."""
     cost: list[float] = []
     uncached: list[float] = []
     for usage in usages:

@@ -122,7 +122,6 @@ def _askers(record: RunRecord, number: int) -> list[AgentResult]:
 
 
 def _answerer(record: RunRecord, number: int) -> AgentResult | None:
-    """Return the step that answered a row: itself, or the first in a race."""
     result = record.results[number]
     if not record.plan.agents[number].race:
         return result
@@ -131,7 +130,6 @@ def _answerer(record: RunRecord, number: int) -> AgentResult | None:
 
 
 def _cost_usd(record: RunRecord, number: int) -> float | None:
-    """Return the dollars of a row: of all its requests, or its share of one for several rows."""
     part, askers = record.plan.agents[number].part, _askers(record, number)
     if part is None or not part.asked:
         return total_cost(askers)
@@ -186,7 +184,6 @@ def _several(record: RunRecord, members: Mapping[str, Mapping[int, int]], items:
 
 
 def _columns(group: str, results: Sequence[AgentResult | None]) -> dict[str, pd.Series[Any]]:
-    """Return a group's answers as columns; an answer that is no object is named after the group."""
     returns = next((one.returns for one in results if one is not None), None)
     if returns is None and any(one is not None and one.is_task for one in results):
         known: list[Any] = [one.value if one is not None and one.has_value else None for one in results]

@@ -165,7 +165,6 @@ def agents_frame(record: RunRecord, speedups: Speedups | None = None) -> pd.Data
 
 
 def on_the_run(record: RunRecord, step: str) -> dict[str, Any]:
-    """Return the lines above a frame's rows: `totals`, and `next` with the next step."""
     totals = {
         "wall_s": wall_time_s(record.results),
         "cost_usd": total_cost(record.results),
@@ -218,7 +217,6 @@ def _agents(record: RunRecord) -> _Table:
 
 
 def _expectation(record: RunRecord, number: int) -> dict[str, float | None]:
-    """Return the expected work and its relative error; of a task only if declared."""
     result, step, terms = record.results[number], record.plan.agents[number], record.terms
     expected_s = terms.work_s[number] if terms is not None and terms.work_s else None
     if not expected_s or (step.is_task and step.expect is None):
@@ -246,7 +244,6 @@ def _attempts(record: RunRecord) -> _Table:
 
 
 def _with_place(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Mapping[str, str]:
-    """Add the columns that only some runs have: worker, endpoint, prints, and options such as `temperature`."""
     found = [one for one in ("worker", "endpoint", "prints") if any(row.get(one) for row in rows)]
     sent = {name: dtype_of_option(name) for name in SENT if any(row.get(name) is not None for row in rows)}
     return {**columns, **table(" ".join(found)), **sent}
@@ -257,7 +254,6 @@ def dtype_of_option(name: str) -> str:
 
 
 def _sent(options: str) -> dict[str, Any]:
-    """Return the options passed through; lists and objects are JSON."""
     found: dict[str, Any] = json.loads(options) if options else {}
     return {name: json.dumps(one) if isinstance(one, list | dict) else one for name, one in found.items()}
 
@@ -471,7 +467,6 @@ def _fields(held: object, names: str) -> dict[str, Any]:
 
 
 def _times(result: AgentResult) -> dict[str, float | None]:
-    """Return the parts of an agent's time; they add up to `total_s`."""
     if result.total_s is None:
         return {"started_s": result.started_s, "finished_s": None if result.ready_s is None else result.finished_s}
     return _fields(result, "queued_s api_s tool_s backoff_s local_s total_s started_s finished_s ttft_s")

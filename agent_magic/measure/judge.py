@@ -130,7 +130,6 @@ def to_judge(answers: Sequence[Answered]) -> dict[str, Any]:
 
 
 def to_compare(answers: Sequence[Answered], others: Sequence[Answered]) -> dict[str, Any]:
-    """Return each pair in both orders."""
     known = {one.result.name: one for one in others if one.result.status == "succeeded"}
     items: dict[Any, Any] = {}
     for one in answers:
@@ -207,7 +206,6 @@ def _fields(verdict: Any) -> dict[str, Any]:
 
 
 def _verdict(result: AgentResult | None, one: Answered) -> tuple[tuple[Any] | None, str | None]:
-    """Return a verdict in a tuple, or why there is none."""
     if result is None:
         missing = one.result.error or f"it is {one.result.status}"
         return None, missing if one.result.status != "succeeded" else "there is no answer to compare it with"

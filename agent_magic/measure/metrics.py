@@ -134,7 +134,6 @@ class Summary:
 
     @property
     def agents(self) -> int:
-        """The number of agents, without tasks."""
         return self.steps - self.tasks
 
 
@@ -287,7 +286,6 @@ def longest_chain(record: RunRecord, work: Sequence[float]) -> tuple[tuple[int, 
 
 
 def _began_before(record: RunRecord, agent: int) -> bool:
-    """True if an agent began before all that it waits for had ended."""
     result = record.results[agent]
     if result.granted_s is None:
         return False
@@ -352,7 +350,6 @@ def total_cost(results: Sequence[AgentResult]) -> float | None:
 
 
 def _limited_by_all(record: RunRecord, limit: str) -> str:
-    """Return the server in place of slots and dependencies, if requests slowed each other there."""
     if limit not in OURS or record.ended_s is None:
         return (record.forecast and record.forecast.limited_by) or limit
     return limit_of_run(record) or limit
@@ -376,7 +373,6 @@ def _limited_by(
 
 
 def _why(results: Sequence[AgentResult]) -> str:
-    """Return the error that opened the breaker, or the most common one if no agent succeeded."""
     given_up = [result.error for result in results if result.error and result.kind == "Breaker"]
     if not given_up and any(result.status in {"succeeded", "capped"} for result in results):
         return ""

@@ -120,7 +120,6 @@ def savings_frame(record: RunRecord) -> pd.DataFrame:
 
 
 def works(record: RunRecord) -> list[float]:
-    """Return the work of each agent in seconds, 0 if it never ran."""
     return [result.work_s for result in record.results]
 
 

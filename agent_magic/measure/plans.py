@@ -63,7 +63,6 @@ def todo_frame(
 
 
 def needed_rows(frame: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
-    """Return the rows without unused places, and a line that counts these."""
     rows: list[Any] = frame.to_dict("records")
     needed = [row for row in rows if row["status"] != "unused"]
     left = len(rows) - len(needed)
@@ -71,7 +70,6 @@ def needed_rows(frame: pd.DataFrame) -> tuple[list[dict[str, Any]], str]:
 
 
 def todo_words(row: Mapping[str, Any]) -> str:
-    """Return the text of a row of `todo_frame` after its owner."""
     after = f", after {row['after']}" if row["after"] else ""
     priority = f", priority {row['priority']}" if row["priority"] else ""
     return after + priority + ("" if row["status"] in {"pending", "succeeded"} else f": {row['status']}")

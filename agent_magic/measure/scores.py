@@ -169,7 +169,6 @@ def answers_of(record: RunRecord, target: str) -> list[Answered]:
 
 
 def _row_of(record: RunRecord, number: int) -> tuple[Any, Any]:
-    """Return the key and row of an agent; without a row, the plan's values."""
     plan, part = record.plan, record.plan.agents[number].part
     if part is None or not part.has_item:
         return None if part is None else part.key, Row(plan.values)
@@ -195,7 +194,6 @@ def grader_name(grader: Grader) -> str:
 
 
 def check_signature(grader: Grader, name: str) -> None:
-    """Raise `DeclarationError` if a function cannot take an answer and its row."""
     try:
         inspect.signature(grader).bind(None, None)
     except ValueError:  # written in C, without a signature
@@ -295,7 +293,6 @@ def keep_grades(
     grades: Sequence[Grade],
     rows: Iterable[Mapping[str, Any]],
 ) -> pd.DataFrame:
-    """Store grades, and return a row per metric."""
     for one, grade in zip(answers, grades, strict=True):
         book.add(record, one, grade)
     book.store([*_graded_rows(record, answers, grades)])
@@ -311,7 +308,6 @@ def keep_grades(
 
 
 def why_not(grades: Iterable[Grade]) -> str:
-    """Return why answers have no grade, the most frequent reason first."""
     found = Counter(_NAMED.sub("", one.error) for one in grades if one.error is not None)
     no_label = found.pop(NO_TRUTH, 0)
     unlabelled = f"{plural(no_label, 'answer')} without a label." if no_label else ""
@@ -327,7 +323,6 @@ def _failed_words(reasons: Counter[str]) -> str:
 
 
 def _graded_rows(record: RunRecord, answers: Sequence[Answered], grades: Sequence[Grade]) -> Iterator[Graded]:
-    """Yield the grades from which later sessions choose a model."""
     for answered, grade in zip(answers, grades, strict=True):
         result, agent = answered.result, record.plan.agents[record.plan.number(answered.result.name)]
         if grade.score is None or result.model_used is None or isinstance(agent, Task):
@@ -338,7 +333,6 @@ def _graded_rows(record: RunRecord, answers: Sequence[Answered], grades: Sequenc
 
 
 def scores_frame(record: RunRecord, book: GradeBook) -> pd.DataFrame:
-    """Return a row per answer and grader, in plan order."""
     parts = [agent.part for agent in record.plan.agents]
     rows = [
         {"agent": result.name, "row": None if part is None else part.key, **grade._asdict()}

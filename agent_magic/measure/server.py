@@ -45,11 +45,9 @@ class Server(NamedTuple):
 
     @property
     def is_constant(self) -> bool:
-        """True if the load changes nothing."""
         return self.slots == NEVER == self.full
 
     def share(self, running: int) -> float:
-        """Return the speed of each of `running` requests, relative to one alone."""
         return 1.0 if running <= self.full else (self.full / running) ** self.power
 
 
@@ -78,7 +76,6 @@ class Held(NamedTuple):
 
 
 def limit_of(servers: Iterable[Held | Serving[Any]]) -> str:
-    """Return what limited the requests of the busiest server; empty if little did."""
     busiest = max(servers, key=attrgetter("busy_s"), default=None)
     if busiest is None or busiest.queued_s + busiest.slowed_s <= HELD * busiest.busy_s:
         return ""
@@ -121,7 +118,6 @@ class Serving(Generic[K]):
             self._waiting[key] = work
 
     def leave(self, key: K, now: float) -> None:
-        """Remove a request that was cut."""
         self._turn(now)
         if self._waiting.pop(key, None) is None and key in self._inside:
             self._free(key)

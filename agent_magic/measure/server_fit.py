@@ -155,7 +155,6 @@ class Observed:
         self.groups = [0 if self.streams else number for number in _together(one.sent_s for one in self.exchanges)]
 
     def timeline(self, model: Server) -> _Timeline:
-        """Return the load over time, by a model."""
         key = min(model.slots, self.most), model.reads_beside
         found = self._timelines.get(key)
         if found is None:
@@ -163,7 +162,6 @@ class Observed:
         return found
 
     def needs(self, model: Server) -> list[Needs]:
-        """Return the work of each request by a model, in the order of `exchanges`."""
         found = self.timeline(model).needs(model)
         if self.caught:
             made = [one.output_tokens or 1 for one in self.exchanges]
@@ -174,7 +172,6 @@ class Observed:
         return found
 
     def held(self, model: Server) -> Held:
-        """Return the seconds that requests lost to each other, by a model."""
         busy_s = sum(one.ended_s - one.sent_s for one in self.exchanges)
         return Held(model, 0.0, 0.0, busy_s) if model.is_constant else self.timeline(model).held(model, busy_s)
 
@@ -262,16 +259,13 @@ class _Timeline:
         self._ends = [self.place(one.ended_s) for one in run.exchanges]
 
     def place(self, at_s: float) -> tuple[int, float]:
-        """Return the last change before a time, and the seconds since then."""
         found = max(0, bisect_right(self.times, at_s) - 1)
         return found, at_s - self.times[found]
 
     def shares(self, model: Server) -> list[float]:
-        """Return the speed of a request for each load."""
         return self._of(model)[1]
 
     def served(self, model: Server) -> list[float]:
-        """Return the clock of service at each change."""
         return self._of(model)[2]
 
     def _of(self, model: Server) -> tuple[Server, list[float], list[float]]:
@@ -320,7 +314,6 @@ def _begins(run: Observed, slots: float) -> tuple[list[float], float]:
 
 
 def _let_in(run: Observed, order: Iterable[int], slots: float) -> tuple[list[float], float]:
-    """Return when each request gets a slot in some order, and the cost of answers that came earlier."""
     cost = 0.0
     found = [0.0] * len(run.exchanges)
     busy: list[tuple[float, float]] = []
@@ -359,7 +352,6 @@ def _order_cost(run: Observed, order: Iterable[int], begins: Sequence[float]) ->
 
 
 def _penalty(model: Server) -> float:
-    """Return the penalty in log likelihood against a constant server."""
     shared = (model.full < NEVER) + 2 * (model.power != 1.0)  # it is rarely otherwise
     return PENALTY * shared + (SLOTS_PENALTY if model.slots < NEVER else 0.0)
 
@@ -394,7 +386,6 @@ def all_at_once(steps: Steps[T]) -> T:
 
 
 def _chosen(runs: Sequence[Observed]) -> list[Observed]:
-    """Return the first run of each load, then others as long as time permits."""
     first = {one.most: number for number, one in reversed([*enumerate(runs)])}
     order = sorted(range(len(runs)), key=lambda number: (number and number != first[runs[number].most], number))
     counts = [*accumulate(len(runs[number].compared) for number in order)]
@@ -468,7 +459,6 @@ class _Search:
         return found
 
     def designs(self, model: Server) -> tuple[_Design, _Design]:
-        """Return both parts of the requests, until the first token and after it."""
         key = model.slots, model.reads_beside
         found = self._designs.get(key)
         if found is None:
@@ -479,12 +469,10 @@ class _Search:
         return found
 
     def grid(self, shape: Server, steps: int) -> list[float]:
-        """Return values of `full` from one to the highest load."""
         top = min(self.most, shape.slots)
         return [top ** (step / steps) for step in range(steps)] if top > 1 else []
 
     def of(self, shape: Server) -> dict[float, float]:
-        """Return the scores of models that differ only in `full`."""
         return {one.full: score for one, score in self.known.items() if one._replace(full=shape.full) == shape}
 
     def likely(self) -> Server:
@@ -498,7 +486,6 @@ class _Search:
         return max(self.known, key=earned)
 
     def between(self, likely: Server) -> list[Server]:
-        """Return models between the best value of `full` and its neighbours."""
         values = sorted(one for one in self.of(likely) if one < NEVER)
         place = values.index(likely.full) if likely.full < NEVER else len(values)
         beside = values[max(0, place - 1) : place] + values[place + 1 : place + 2]
@@ -531,7 +518,6 @@ def _pace(runs: Sequence[Observed], model: Server) -> float | None:
 
 
 def _some(low: int, high: int) -> list[int]:
-    """Return the numbers from one to another; of many the first ones, then every other."""
     found, step, one = list[int](), 1, low
     while one <= high:
         found.append(one)

@@ -142,7 +142,6 @@ class _Facts:
         return limited(self._summary.limited_by, self._summary.slots)
 
     def _kinds(self) -> Iterator[str]:
-        """Yield why each agent did not succeed: its error class, or else its status."""
         for one in self._results:
             if one.status in {"failed", "cancelled", "skipped"}:
                 yield one.kind or one.status

@@ -44,7 +44,6 @@ def percentiles_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
 
 
 def _pace(attempt: Attempt) -> float | None:
-    """Return output tokens per second after the first token."""
     produced = attempt.usage.output_tokens if attempt.usage else None
     if produced is None or attempt.first_token_s is None or attempt.ended_s is None:
         return None

@@ -185,7 +185,6 @@ class Trial(Shown):
         return make_frame(rows, PAIRS, target=self.target, simulated=self.simulated)
 
     def more_words(self, place: int) -> str:
-        """Return how many answers would decide between a setting and the best; empty if decided or unknown."""
         best = self._best()
         if best is None or self.verdicts()[place] != "undecided":
             return ""
@@ -195,7 +194,6 @@ class Trial(Shown):
         return f"the {plural(more, 'row')} left {'is' if more == 1 else 'are'} too few to decide" if more else NO_ROWS
 
     def _more(self, found: Interval) -> tuple[int, bool]:
-        """Return about how many more answers decide, at most the rows left, and whether these suffice."""
         needed, left = more_needed(found, self.margin), self._left(found.n)
         return min(needed, left), needed <= left
 
@@ -203,7 +201,6 @@ class Trial(Shown):
         return max(0, (self.rows if self.gradable is None else self.gradable) - graded)
 
     def _to_decide(self) -> str:
-        """Return how many more rows would decide between the best setting and the others."""
         best, pairs = self._best(), self._pairs()
         if best is None:
             return ""
@@ -267,7 +264,6 @@ class Trial(Shown):
         return self.settings[min(good, key=self._dearness)]
 
     def _dearness(self, place: int) -> tuple[bool, float]:
-        """Return a sort key by dollars per answer, unknown last."""
         cost = mean_interval(_known(self.tried[place], "cost_usd")).value
         return (math.isnan(cost), cost)
 
@@ -331,7 +327,6 @@ class Trial(Shown):
         return f"Trial({self.target!r}: {self.headline()})\n{self.frame.to_string(index=False)}"
 
     def headline(self) -> str:
-        """Say the best setting, how sure that is, and dollars of a run with the chosen."""
         verdicts, chosen = self.verdicts(), self.chosen
         names = {
             kind: [s.label for s, v in zip(self.settings, verdicts, strict=True) if v == kind] for kind in verdicts
@@ -353,7 +348,6 @@ class Trial(Shown):
         return f"{'; '.join(parts)} {about}.{self._to_decide()} {apply}"
 
     def why_unknown(self, place: int) -> str:
-        """Return why answers of a setting have no grade; empty if all have one."""
         return why_not([one.grade for one in self.tried[place]])
 
 

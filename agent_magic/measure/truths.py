@@ -81,7 +81,6 @@ def grade_truth(answers: Sequence[Answered], target: str, truth: Any) -> Truths:
 
 
 def _foreign(target: str, more: Sequence[Any], classes: Sequence[Any], pairs: Sequence[tuple[Any, Any]]) -> str:
-    """Return a note on truths that no answer can equal."""
     if not more or not classes:
         return ""
     count, some = sum(wanted in more for wanted, _ in pairs), ", ".join(map(shown_value, more[:4]))
@@ -90,7 +89,6 @@ def _foreign(target: str, more: Sequence[Any], classes: Sequence[Any], pairs: Se
 
 
 def _respelt(more: Sequence[Any], classes: Sequence[Any]) -> str:
-    """Return a note on values that differ only in spelling."""
     plain = {str(one).strip().casefold(): one for one in classes}
     found = [(one, plain[key]) for one in more if (key := str(one).strip().casefold()) in plain]
     return f" {shown_value(found[0][0])} is spelled otherwise than {shown_value(found[0][1])}." if found else ""
@@ -127,7 +125,6 @@ def _kind_of(answers: Sequence[Answered], target: str) -> tuple[Kind, list[Any]]
 
 
 def _truth_finder(answers: Sequence[Answered], truth: Any) -> tuple[Callable[[Answered], Any], str]:
-    """Return a function that finds the truth of an answer, and its name."""
     if answers[0].key is None and answers[0].result is answers[-1].result:
         return lambda _: truth, "truth"
     if isinstance(truth, str):
@@ -157,7 +154,6 @@ def _by_key(truth: Any) -> tuple[Callable[[Answered], Any], str]:
 
 
 def check_truths(found: Truths, target: str) -> None:
-    """Raise `DeclarationError` if no truth is known or can equal an answer."""
     if found.kind == "choice" and found.note and not any(wanted in found.declared for wanted, _ in found.pairs):
         hint = f"It is one of {', '.join(map(shown_value, found.declared))}."
         raise DeclarationError(f"No truth fits. {found.note}", hint=hint)
@@ -171,7 +167,6 @@ def normalised(value: object) -> str:
 
 
 def truth_rows(found: Truths) -> Iterator[dict[str, Any]]:
-    """Yield the rows of graded answers: all, then per class, or as written and normalised."""
     first = found.grades[0]
     names = {"choice": "accuracy", "number": METRICS["error"], "text": "normalised match"}
     if found.kind == "text":

@@ -79,7 +79,6 @@ def _is_patched_by_other() -> bool:
 
 
 def _obstacle(loop: asyncio.AbstractEventLoop) -> str:
-    """Return why a running loop cannot be entered again, and the remedy; empty if it can."""
     ipykernel = sys.modules.get("ipykernel")
     if _is_patched_by_other() and (not hasattr(loop, "_nest_patched") or _major(ipykernel) >= SHARED_CONTEXT):
         cause = "nest_asyncio is applied in this kernel, and on this ipykernel it loses the cells queued behind a call"

@@ -93,7 +93,6 @@ class Parser(MagicArgumentParser):
         return [flag for action in self._actions for flag in action.option_strings]
 
     def told(self) -> list[tuple[str, str]]:
-        """Return each option as typed, with its help."""
         found: list[tuple[str, str]] = []
         for action in self._actions:
             names = ", ".join(action.option_strings)
@@ -304,7 +303,6 @@ def add_nothing(parser: Parser) -> None:
 
 
 def one_of(command: str, word: str, words: Iterable[str]) -> str:
-    """Raise `UsageError` unless the word is one of several."""
     known = list(words)
     if word not in known:
         hint = did_you_mean(word, known) or f" One of {', '.join(known)}."

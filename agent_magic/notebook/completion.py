@@ -91,7 +91,6 @@ def offer(line: str, known: Known, *, cell: str | None) -> Offer | None:
 
 
 def known_to(magics: AgentMagics, line: str) -> Known:
-    """Return the known names of the plan named by the line, or of the default plan."""
     session, names, hidden = magics.session, magics.shell.user_ns, magics.shell.user_ns_hidden
     named = re.search(r"--plan[ =](\S+)", line)
     plan = named[1] if named else "agents"
@@ -263,7 +262,6 @@ def _fits(name: str, is_folder: bool) -> bool:  # noqa: FBT001 - of a pair
 
 
 def _shows(name: str, value: object) -> bool:
-    """True for data, not tools."""
     return not name.startswith("_") and not isinstance(value, ModuleType | type) and not inspect.isroutine(value)
 
 

@@ -257,7 +257,6 @@ def read_agent(
 
 
 def _read_race(given: Namespace, cell: str) -> Task:
-    """Raise `UsageError` if a race has a prompt, or options of a request."""
     alone = vars(PARSERS["agent"].read(f"{given.name} --first-of {given.first_of}"))
     others = [name for name, value in vars(given).items() if value != alone[name] and name not in {"plan", "run"}]
     if cell.strip() or others:
@@ -267,7 +266,6 @@ def _read_race(given: Namespace, cell: str) -> Task:
 
 
 def asks_at_once(_magic: str, line: str | None) -> bool:
-    """True for a `%%agent` line that may run its agent."""
     return line is None or "--run" in without_comment(line).split()
 
 
@@ -312,7 +310,6 @@ def read_context(line: str, cell: str) -> tuple[Context, str]:
 
 
 def tool_lines_note(*texts: str) -> list[str]:
-    """Return a note of lines for other tools at the top of texts, which are not sent."""
     found = [line for text in texts for line in without_tool_lines(text)[1]]
     told = ", ".join(repr(line[:60]) for line in found)
     return [f"{told} {'is a line' if len(found) == 1 else 'are lines'} for another tool, and not sent"] if found else []
@@ -323,7 +320,6 @@ _RUNS = r"^(?:\w+[ \t]*=[ \t]*)?%agents\b.*"
 
 
 def lines_that_declare(prompt: str) -> list[str]:
-    """Return a note if a line of a prompt looks like another magic: it is sent as text."""
     found = re.search(r"^%%(agent|context)\b.*", prompt, re.MULTILINE)
     if found:
         return [f"{found[0][:60]!r} is sent as text: each %%{found[1]} needs its own cell"]

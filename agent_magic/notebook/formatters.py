@@ -61,8 +61,6 @@ def _bundle(value: Shown) -> dict[str, str]:
 
 
 def _texts_formatter(other: Callable[[Any], str | None] | None) -> Callable[[Any], str | None]:
-    """Show `run.texts` as texts, other series by the previous formatter."""
-
     def shown(series: Any) -> str | None:
         if series.name == "text" and series.index.name == "agent" and "simulated" in series.attrs:
             return show.texts_html([str(name) for name in series.index], map(str, series))

@@ -36,8 +36,7 @@ class Cell:
         id: Its id, if the front end has one: JupyterLab does, nbclient does not.
         execution: The message that runs it: one cell run twice has two.
         deleted: Ids of cells deleted since the last run, as JupyterLab reports them.
-        by_console: True if a Python program runs it, such as the Jupyter console: text only, and nothing else is sent
-            while a cell runs. `jupyter_client` numbers its messages; a page does not.
+        by_console: True for the Jupyter console and the like: text only, and nothing else is sent while a cell runs.
     """
 
     id: str | None = None

@@ -50,7 +50,6 @@ def read_line(line: str, variables: Mapping[str, Any], *, magic: str) -> str:
 
 
 def _check_signs(outside: str, magic: str) -> None:
-    """Raise for look-alike characters outside of straight quotes."""
     if outside.rstrip().endswith("\\"):
         raise UsageError(f"{magic}: a backslash does not continue the line. Write all options in that one line.")
     for word in outside.split():
@@ -148,6 +147,5 @@ def _text_of(part: ast.FormattedValue, variables: dict[str, Any]) -> str:
 
 
 def _evaluated(expression: ast.expr, variables: dict[str, Any]) -> Any:
-    """Return the value of the user's own expression, as IPython evaluates braces."""
     formatter: Any = EvalFormatter()
     return formatter.get_field(ast.unparse(expression), [], variables)[0]

@@ -192,7 +192,6 @@ class AgentMagics(Magics, Settings):
         }
 
     def freeze(self, given: Namespace) -> Plan:
-        """Return the plan that the options select, with the requests it will make."""
         with notes_of(print):
             plan = self.session.plan(
                 self.shell.user_ns,
@@ -206,7 +205,6 @@ class AgentMagics(Magics, Settings):
         return asked_apart(type(plan), plan) if is_each else plan
 
     def configure(self, name: str, value: Any) -> Callable[[], None]:
-        """Set a default of `%config AgentMagics`; return a function that restores it."""
         before = getattr(self, name)
         self.set_trait(name, value)
         return partial(self.set_trait, name, before)
@@ -219,7 +217,6 @@ class AgentMagics(Magics, Settings):
         return verbs.VERBS[command].do(self, verbs.VERBS.parser(command).read(rest))
 
     def _declare_agent(self, line: str, cell: str) -> Coroutine[Any, Any, None] | None:
-        """With `--run`, return the coroutine that asks the declared agent."""
         look_up = partial(self.session.look_up, self.shell.user_ns)
         find_tools = partial(self.session.find_tools, self.shell.user_ns)
         find_prompt = partial(self.session.find_prompt, self.shell.user_ns)
@@ -282,13 +279,11 @@ class AgentMagics(Magics, Settings):
         return {one.name: one for one in self.session.registry(plan).agents}
 
     def _is_there(self, cell: Cell) -> None:
-        """Record that a cell has declared something; after a refusal its earlier steps stay left over."""
         if cell.id is not None:
             self.session.deleted.discard(cell.id)
             self.session.executed.pop(cell.id, None)
 
     def _kept(self, before: Mapping[str, Step], registry: Registry) -> list[str]:
-        """Return a note if an active run keeps the text that a cell has changed."""
         now = {one.name: one for one in registry.agents}
         return self.session.runs_old_text([name for name in before if before[name] != now.get(name)], registry.name)
 
@@ -324,7 +319,6 @@ class AgentMagics(Magics, Settings):
         return [*([taken] if hidden else []), *said, *self._notes_on_models(agent)]
 
     def _notes_on_models(self, agent: Step) -> list[str]:
-        """Return notes on the model that would be chosen now, and on unknown names."""
         if isinstance(agent, Task):
             return []
         models, shared = [agent.model or self.model, *agent.other_models], self.session.shared

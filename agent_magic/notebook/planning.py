@@ -100,18 +100,15 @@ def workers_notes(plan: DeclaredPlan, policy: Policy, session: Session) -> list[
 
 
 async def estimated(plan: Plan, session: Session, policy: Policy) -> Estimate:
-    """Count the prompts if the provider can."""
     return (await _estimate(plan, session, policy, fresh=False))[0]
 
 
 async def show_price(plan: Plan, session: Session, policy: Policy, times: int = 1) -> None:
-    """Print the price of this many runs of a plan without reuse, in one line."""
     found, _ = await _estimate(plan, session, policy, fresh=True)
     say(price_line(found.expected, times))
 
 
 async def show_trial_price(plans: Sequence[tuple[str, Plan]], session: Session, policy: Policy, run: Run) -> None:
-    """Print the price of a trial's new answers: a line per setting, and one for all."""
     together: list[Expected] = []
     for label, plan in plans:
         found, _ = await _estimate(plan, session, policy, fresh=False)
@@ -126,7 +123,6 @@ async def show_trial_price(plans: Sequence[tuple[str, Plan]], session: Session, 
 async def _estimate(
     plan: Plan, session: Session, policy: Policy, pilot: Run | None = None, *, fresh: bool
 ) -> tuple[Estimate, str]:
-    """Estimate a plan with counted prompts, and return why some could not be counted."""
     shared, tried = session.shared, None if pilot is None else pilot.record
     counted, trouble = await count_ahead(plan, shared.client, None if fresh else shared.ledger, tried)
     simulated = session.simulates
@@ -180,7 +176,6 @@ async def confirm(ctx: CommandContext, given: Namespace, plan: Plan, resumed: Re
 
 
 def _batch_notes(session: Session, plan: DeclaredPlan, policy: Policy) -> Iterator[str]:
-    """Yield notes on batches known only to this kernel, and on answers that would be bought twice."""
     ledger = session.shared.ledger
     if ledger is None:
         return
@@ -209,7 +204,6 @@ def _outlay(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resum
 
 
 def left_line(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool) -> str:
-    """Return the requests and price of a continued run; empty if there are none."""
     what = _outlay(session, plan, policy, resumed, fresh=fresh) if session.spends else None
     return "" if what is None or not (what.usd or what.unpriced) else outlay_line(what, policy.budget_usd)
 
@@ -227,7 +221,6 @@ def _unbought(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Res
 
 
 def retry_price(session: Session, run: Run, policy: Policy) -> str:
-    """Return the approximate cost of `%agents retry`; empty if unknown or free."""
     if not session.spends and not session.simulates:
         return ""
     left = rejected_before(session, run.plan, run)
@@ -255,7 +248,6 @@ async def _has_key(session: Session) -> bool:
 
 
 def _prompts_text(plan: Plan, client: Provider) -> str:
-    """Return every context and prompt as it will be sent, answers as `<name's answer>`."""
     parts: list[str] = []
     sharing: dict[str, list[int]] = {}
     for number, agent in enumerate(plan.agents):

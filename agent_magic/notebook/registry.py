@@ -124,7 +124,6 @@ class Registry:
         return [*notes, *said, *(self.stale_note(name, ran) if changed else [])]
 
     def _check_unused(self, name: str, cell: Cell, kind: str) -> None:
-        """Refuse a name that the context of another cell uses as a variable."""
         for one in self._contexts.values():
             if name in one.value.uses and not _is_of(one, cell):
                 raise _shared(one.value.name, name, kind)
@@ -160,11 +159,9 @@ class Registry:
         return any(name in self._agents for name in (*task.reads, *task.after))
 
     def has_context(self, name: str) -> bool:
-        """True for its own context of that name."""
         return name in self._contexts
 
     def sharing(self, name: str) -> tuple[Step, ...]:
-        """Return the agents that send a context first."""
         return tuple(agent for agent in self.agents if agent.context == name)
 
     def drop(self, names: Iterable[str]) -> None:
@@ -185,7 +182,6 @@ class Registry:
         self._agents[name] = replace(one, value=with_changes(one.value, options))
 
     def snapshot(self) -> Callable[[], None]:
-        """Return a function that restores the current agents."""
         kept = dict(self._agents)
 
         def restore() -> None:
@@ -219,7 +215,6 @@ class Registry:
         return resources_of(self.agents)
 
     def variables(self, agent: Step) -> list[str]:
-        """Return the notebook's variables that an agent's prompt contains whole."""
         return [name for name in agent.template.whole if name not in self._known]
 
     @property
@@ -261,7 +256,6 @@ class Registry:
         return tuple(child for child in self._agents if child in found)
 
     def stale_note(self, name: str, ran: Collection[str]) -> list[str]:
-        """Return a note of agents in `ran` with answers that are stale after a change of `name`."""
         others = [other for other in self.descendants(name) if other in ran]
         return [f"now stale: {', '.join(others[:5])}" + (" …" if len(others) > 5 else "")] if others else []
 
@@ -345,7 +339,6 @@ def _earlier_name(table: Mapping[str, Declared[T]], name: str, cell: Cell) -> st
 
 
 def _take_back(table: dict[str, Declared[T]], cell: Cell, kind: str) -> list[str]:
-    """Remove the earlier declaration of this cell of the other kind; return a note on it."""
     before = [one for one in table.items() if cell.id is not None and one[1].cell.id == cell.id]
     mine = [name for name, one in before if one.cell.execution != cell.execution]
     for name in mine:

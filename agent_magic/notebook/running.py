@@ -168,7 +168,6 @@ async def play_forecast(session: Session, run: Run, policy: Policy, *, pace: flo
 
 
 def recording_beside(plan: DeclaredPlan, folder: Path, *, timeout_s: float) -> Cassette | None:
-    """Return the first cassette of a folder that records all of this plan."""
     # Readers of a shared notebook have its cassette beside it. The requests show if it is the right one.
     found = [path for ending in (ENDING, TEXT_ENDING) for path in sorted(folder.glob(f"*{ending}"))]
     for path in found[:MOST_FILES]:
@@ -307,7 +306,6 @@ class LiveStatus:
         return said
 
     def _in_batch(self, batches: Sequence[Waiting]) -> str:
-        """Return how many agents wait for batches, and since when; a batch's progress is unknown before its end."""
         if not batches:
             return "goes with the next batch"
         oldest_s = time.time() - min(one.planned_at for one in batches)

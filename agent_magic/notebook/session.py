@@ -116,7 +116,6 @@ class Linted(NamedTuple):
     advised: int
 
     def is_newest(self, last: Run | None) -> bool:
-        """True if no advice on the last run was seen since then."""
         return last is None or last.advised == (self.advised if last is self.last else 0)
 
 
@@ -129,18 +128,14 @@ class Session:
     """The state of one kernel.
 
     Attributes:
-        warm_up: Loads the modules of a run, after the first declaration.
         runs: Finished runs, oldest first, at most `MOST_RUNS`.
-        is_applied: Returns True if the declarations have a change.
-        last: The last run, even if stopped; `None` before the first.
+        last: The last run, even if stopped.
         pilot: The last run of `%agents plan --pilot`, which the next run of its plan reuses.
         just_shown: Values the cell has shown, so that they are not displayed again as its result.
         running: Active runs, at most one in a cell and one in the background.
-        deleted: Ids of deleted cells, as reported by the front end.
         executed: By the id of a cell, its last execution without an error.
         left_simulator: True after leaving the mock server, until the user is told.
         applied: Applied changes, latest last: the words and function to undo each.
-        linted: Latest result of `%agents lint` per plan, newest last.
         planned: Likely run of the plan that was last asked what-ifs; `None` after a run.
     """
 
@@ -197,7 +192,6 @@ class Session:
         return self.registry(plan).of_cells(self.deleted, self.executed)
 
     def gone(self, plan: str) -> list[str]:
-        """Return a note of such leftovers."""
         names = self.leftovers(plan)
         drop = drop_command(names, plan)
         return [f"the cell of {show.listed(names)} is deleted or changed: {drop}"] if names else []
@@ -220,7 +214,6 @@ class Session:
         return f" If {name!r} is left over from a cell that was deleted or renamed, {drop} removes it."
 
     def runs_old_text(self, names: Iterable[str], plan: str, context: str = "") -> list[str]:
-        """Return a note if an active run keeps the earlier text of these steps, or of a context."""
         known = [{*one.plan.index, *one.plan.groups} for one in self.running if one.plan.name == plan]
         found = [name for name in names if any(name in one for one in known)]
         return (
@@ -236,7 +229,6 @@ class Session:
 
     @property
     def ran(self) -> list[str]:
-        """The agents and groups that have a result."""
         return [] if self.last is None else [*self.last.plan.names, *self.last.plan.groups]
 
     def declare_context(
@@ -262,7 +254,6 @@ class Session:
 
     @property
     def contents(self) -> str:
-        """Provider, declarations and runs in short."""
         agents = sum(map(len, self._registries.values()))
         contexts = sum(len(one.contexts) for one in self._registries.values())
         counts = ((agents, "agent"), (contexts, "context"), (len(self.runs), "run"))
@@ -272,7 +263,6 @@ class Session:
 
     @property
     def plans(self) -> tuple[str, ...]:
-        """The plans that have agents."""
         return tuple(name for name, registry in self._registries.items() if len(registry))
 
     def plan(
@@ -346,7 +336,6 @@ class Session:
             return found
 
     def check_fields(self, steps: Sequence[Step], registry: Registry, namespace: Mapping[str, Any]) -> None:
-        """Raise for fields of answers that declared steps use and a known type lacks."""
         declared = {one.name: one for one in (*registry.agents, *steps)}
         for step in steps:
 
@@ -380,7 +369,6 @@ class Session:
         return replace(agent, **found) if found else agent
 
     def _expected(self, step: Step) -> Step:
-        """Return a step that groups as many items as fit, by earlier answers for one of them."""
         if not isinstance(step, Agent) or not asks_for_length(step):
             return step
         item = replace(step, name=f"{step.name}_0")
@@ -388,7 +376,6 @@ class Session:
         return with_length(step, max(lengths)) if lengths else step
 
     def _check_contexts(self, agents: Iterable[Step], registry: Registry, namespace: Mapping[str, Any]) -> None:
-        """Raise if an agent shares a context that was declared for another plan only."""
         own = {one.name for one in registry.contexts}
         homes = {one.name: plan for plan, other in self._registries.items() for one in other.contexts}
         for agent in agents:
@@ -458,7 +445,6 @@ class Session:
         self.shared.connect(client if pool is None else pool)
 
     def connect_dask(self, address: str | None, workers: int | None) -> None:
-        """Let Dask workers make the present provider's requests."""
         client = self.shared.client if self.workers is None else self.workers.client
         if address is not None and workers is not None:
             raise AgentMagicError("--workers starts workers here. A cluster with an address has its own.")
@@ -543,7 +529,6 @@ class Session:
 
     @property
     def connection(self) -> str:
-        """The provider, as messages name it."""
         if self.deck is not None:
             return f"{self.deck.cassette.name}, recorded {self.deck.cassette.recorded_words}"
         who = self.shared.client.endpoint
@@ -577,12 +562,10 @@ class Session:
         return self.last_run()
 
     def take_lint(self, run: Run, advice: Advice) -> None:
-        """Store the advice on a plan, for `%agents apply`."""
         others = [one for one in self.linted if one.run.plan.name != run.plan.name]
         self.linted = [*others, Linted(run, advice, self.last, 0 if self.last is None else self.last.advised)]
 
     def settle(self, run: Run) -> None:
-        """Record a run that is over, or was stopped."""
         self.last, self.planned = run, None
         self.runs = [*self.runs[1 - MOST_RUNS :], run]
         self.shared.settle(run.record)
@@ -625,7 +608,6 @@ class Session:
         return self.simulates and not self.keeping.reuse_simulated and repeated
 
     def prepare(self) -> None:
-        """Start loading the modules of a run, in the background."""
         _ = self.shared  # made here: the thread and a cell would each make one
         self.warm_up.start()
 
@@ -633,7 +615,6 @@ class Session:
         self.shared.client.warm_up()
 
     def close(self) -> None:
-        """Stop active runs and servers."""
         if self.background is not None:
             self.background.cancel()
         self.disconnect()

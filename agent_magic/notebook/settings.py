@@ -113,7 +113,6 @@ class Settings(Configurable):
     )
 
     def policy(self, given: Namespace) -> Policy:
-        """Return the policy of the options, with these defaults for missing ones."""
         options: dict[str, Any] = {}
         for option in run_options():
             said = getattr(given, option.name, None)

@@ -60,7 +60,6 @@ def rows_of(question: Question) -> list[list[str]]:
 
 
 def limit_of(question: Question) -> str:
-    """Say what happens without an answer."""
     return f"Without an answer within {seconds(question.seconds)} it is denied."
 
 

@@ -46,7 +46,6 @@ def prompt_words(prompt: Prompt, rule: TokenRule | None) -> str:
 
 
 def thumbnail(one: Attachment) -> str:
-    """Return a data URI; empty if no thumbnail can be made."""
     return _uri(one, one.data) if one.kind == "image" and one.data and one.media_type in _SHOWN else ""
 
 

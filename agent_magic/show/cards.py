@@ -109,7 +109,6 @@ def model_facts(agent: Step) -> list[str]:
 
 
 def step_facts(agent: Step, edges: Sequence[str] = (), items: int | None = None) -> list[str]:
-    """Return an agent's model and its settings that are not defaults."""
     facts = [f"after {listed(edges)}"] if edges else []
     own = {} if agent.is_task else {name: single_line(note_of(agent, name)) for name in AGENT}
     facts += [

@@ -91,7 +91,6 @@ def _failed(record: RunRecord, price: str) -> _Next | None:
 
 
 def _cut(numbers: Summary) -> _Next | None:
-    """Say how to continue a run stopped by the user, a budget or a deadline."""
     left = numbers.steps - numbers.succeeded - numbers.capped - numbers.left_out
     if not left:
         return None

@@ -60,7 +60,6 @@ def estimate_page(estimate: Estimate, prompts: str = "", worth: str = "", *, hea
 
 
 def headline(estimate: Estimate) -> Line:
-    """Return what to decide by: dollars, seconds, and how sure both are."""
     return Line(_headline(estimate), head=f"{estimate.plan}:")
 
 
@@ -176,7 +175,6 @@ def _reach(estimate: Estimate) -> str:
 
 
 def _reasons(expected: Sequence[Expected]) -> list[str]:
-    """Return each assumption once, with its agents unless it applies to all."""
     parts: dict[str, list[str]] = {}
     for one in expected:
         for part in one.stands_on.split("; "):
@@ -205,7 +203,6 @@ def outlay_line(what: Outlay, budget_usd: float | None) -> str:
 
 
 def prices_page(tariffs: Mapping[str, tuple[Tariff, str]]) -> Page:
-    """Return prices per million tokens, a row per model and prompt length."""
     rows = [
         (
             "" if above > 0 else single_line(model),

@@ -55,7 +55,6 @@ class Choice:
 
     @property
     def changes(self) -> dict[str, Any]:
-        """Return the choice as arguments of `run.whatif`."""
         limits = None if self.rpm is None else "off" if self.rpm == 0 else self.rpm
         given = {
             "concurrency": self.concurrency, "schedule": self.schedule, "model": dict(self.models) or None,
@@ -96,12 +95,10 @@ class Explorer:
 
     @property
     def used_models(self) -> tuple[str, ...]:
-        """The models of the run, then the current ones."""
         return tuple(dict.fromkeys([*sorted({one.model for one in self._forecaster.evidence.seen}), *OTHERS]))
 
     @property
     def unchanged(self) -> str:
-        """Return the word for unchanged settings."""
         return RECORDED if self._forecaster.subject == "the run" else PLANNED
 
     def answer(self, choice: Choice) -> Answer:
@@ -170,7 +167,6 @@ class Explorer:
         return [front_chart(self.trial, scored, chosen=self._setting(choice))]
 
     def goal(self, under_usd: float, least: float) -> str:
-        """Say the best setting under a budget, and the cheapest that reaches a score."""
         if self.trial is None:
             return ""
         best, cheap = self.trial.best(under_usd), self.trial.cheapest(least)
@@ -325,7 +321,6 @@ class Panel:
         screen.display({_VIEW: view, **(data or {}), **self.widget.shown["still"]}, raw=True, metadata=metadata)
 
     def _changed(self, change: Any) -> None:
-        """Answer the page: the numbers before the setup, which builds the controls."""
         self.widget.shown = self._controls.choose(change["new"])
         self.widget.setup = self._controls.setup
 
@@ -342,7 +337,6 @@ def choice_of(asked: Mapping[str, Any]) -> Choice:
 
 
 def cell_of(choice: Choice) -> str:
-    """Return a cell that applies a choice to the declarations; empty if it changes nothing."""
     return f"chosen = {choice.changes!r}\n%agents apply chosen" if choice.changes else ""
 
 

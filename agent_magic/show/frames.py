@@ -124,7 +124,6 @@ def _with_next(words: str, step: str) -> str:
 
 
 def _ungraded(frame: pd.DataFrame) -> list[Line]:
-    """Say how to get the missing scores, which are not forecast."""
     missing = [] if "to_score" not in frame else [*dict.fromkeys(frame["to_score"].dropna())]
     more = f" ({len(missing) - 1} more in to_score)" if missing[1:] else ""
     return [Line(f"{missing[0]}{more}", "soft", head="a score that is empty")] if missing else []
@@ -140,7 +139,6 @@ def _recorded(frame: pd.DataFrame) -> list[Line]:
 
 
 def _how_sure(frame: pd.DataFrame) -> str:
-    """Return the range and basis of a plan's numbers; empty for a run, which is measured."""
     planned: Mapping[str, Any] = frame.attrs.get("planned", {})
     if not planned:
         return ""
@@ -156,7 +154,6 @@ def _unchanged(frame: pd.DataFrame) -> list[str]:
 
 
 def to_take(frame: pd.DataFrame, asked: Sequence[str] = ()) -> str:
-    """Recommend the fastest and the cheapest forecast, if better than the run."""
     recorded: Mapping[str, float | None] = frame.attrs.get("recorded", {})
     if lacking := frame.attrs.get("lacking", 0):
         return f"It lacks {plural(lacking, 'answer')} that a forecast has: compare after %agents retry"
@@ -243,7 +240,6 @@ def _all(frame: pd.DataFrame) -> list[_Shown]:
 
 
 def _fitting(columns: list[_Shown], wide: int, width: int) -> list[_Shown]:
-    """Return the columns that fit: those that identify a row, the measures, the others."""
     words = [place for place, one in enumerate(columns) if one.title in ALWAYS]
     keys = next((place for place, one in enumerate(columns) if one.title in RANKS), 1)
 
@@ -282,7 +278,6 @@ def _table(columns: Sequence[_Shown], *, wide: bool = False) -> Table:
 
 
 def _index(frame: pd.DataFrame) -> Iterator[_Shown]:
-    """Yield the index, unless it is only the row number."""
     index = frame.index
     if index.nlevels == 1 and index.name is None and type(index).__name__ == "RangeIndex":
         return
@@ -303,7 +298,6 @@ def _is_of_plan(frame: pd.DataFrame) -> bool:
 
 
 def _range(frame: pd.DataFrame, place: int) -> list[_Shown]:
-    """Return both ends of a forecast as one column."""
     title, *ends = RANGES.get(str(frame.columns[place]), ("",))
     if not _is_of_plan(frame) or not {*ends} or not {*ends} <= {*frame}:
         return []

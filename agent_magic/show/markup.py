@@ -35,7 +35,6 @@ def element(tag: str, content: str = "", /, **attributes: str | float | None) ->
 
 
 def number(value: float) -> str:
-    """Write a coordinate with at most one decimal."""
     return f"{value:.1f}".removesuffix(".0")
 
 
@@ -66,7 +65,6 @@ def width_px(text: str, size_px: float, *, bold: bool = False) -> float:
 
 
 def fit(text: str, most_px: float, size_px: float, *, bold: bool = False) -> str:
-    """Cut the end of a line that is too wide."""
     text = single_line(text[:400])
     if width_px(text, size_px, bold=bold) <= most_px:
         return text
@@ -75,7 +73,6 @@ def fit(text: str, most_px: float, size_px: float, *, bold: bool = False) -> str
 
 
 def fit_end(text: str, most_px: float, size_px: float) -> str:
-    """Cut the start of a line that is too wide."""
     text = single_line(text[-400:])
     if width_px(text, size_px) <= most_px:
         return text

@@ -75,7 +75,6 @@ def capped_note(record: RunRecord, policy: Policy) -> str:
 
 
 def rounds_note(record: RunRecord) -> str:
-    """Name the loops that used all their rounds."""
     return " ".join(
         f"{name} capped: it ran all its rounds and {until} does not hold. The last was passed on; --rounds allows more."
         for name, until in capped_loops(record)
@@ -144,7 +143,6 @@ def degraded_note(record: RunRecord) -> str:
 
 
 def _asked_twice(record: RunRecord) -> list[tuple[AgentResult, AgentResult]]:
-    """Return the hedged steps, each with its second request."""
     steps = [(one.hedges, record[one.name]) for one in record.plan.firsts if one.hedges]  # places have none
     return [(record[first], place) for first, place in steps if place.attempts]
 
@@ -161,7 +159,6 @@ def _ended_plainly(result: AgentResult) -> bool:
 
 
 def context_notes(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] | None) -> list[str]:
-    """Say what caching saved or lost."""
     label = " (simulated)" if record.simulated else ""
     return [
         f"{_context_note(one)}{label}. See run.contexts."
@@ -222,7 +219,6 @@ def unasked_note(record: RunRecord) -> str:
 
 
 def failed_tools_note(record: RunRecord) -> str:
-    """Name the tools whose calls all failed."""
     # The model goes on without them, so the run looks well.
     ends: dict[str, list[ToolCall]] = {}
     for call in (one for result in record.results for one in result.calls if not one.is_own and one.ended is not None):

@@ -115,7 +115,6 @@ class Table:
         ]
 
     def _widths(self, lines: Sequence[Sequence[str]], width: int) -> list[int]:
-        """Take what is too wide from prose."""
         natural = [max((columns_of(row[place]) for row in lines), default=0) for place in range(len(self.columns))]
         over = sum(natural) + len(GAP) * (len(natural) - 1) - width
         prose = [place for place, one in enumerate(self.columns) if one.kind == "prose"]

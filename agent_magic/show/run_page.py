@@ -88,7 +88,6 @@ class Asking(NamedTuple):
 
     @property
     def policy(self) -> str:
-        """Further permissions: run its own script, and load from that address."""
         place = self.python if urlsplit(self.python).scheme else "'self'"
         return f"; script-src '{_fingerprint()}' 'wasm-unsafe-eval' {place}; worker-src blob:; connect-src {place}"
 
@@ -107,7 +106,6 @@ class Asking(NamedTuple):
 
 
 def python_place(given: str) -> str:
-    """Return Pyodide's place; raise `DeclarationError` if it is no address and no folder."""
     if not isinstance(given, str) or not _PLACE.fullmatch(given):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise must_be("python", "a folder beside the page, or an address of Pyodide", given, f" Such as {PYODIDE!r}.")
     return given if given.endswith("/") else f"{given}/"
@@ -174,7 +172,6 @@ def run_page(
 
 
 def heading_of(record: RunRecord) -> str:
-    """Return a plan's name with its description, or else with its last steps."""
     plan = record.plan
     if plan.description:
         return single_line(f"{plan.name}: {plan.description}")

@@ -101,7 +101,6 @@ def state_at(record: RunRecord, number: int, *, capped: bool) -> str:
 
 
 def meaning_of(state: str) -> str:
-    """Return the word of a state, and the source of a reused answer."""
     return MEANINGS.get(state, STATES[state].word)
 
 

@@ -61,7 +61,6 @@ class Group(NamedTuple):
 
 
 def groups_of(record: RunRecord, now_s: float, tails: Tails, *, most: int) -> list[Group]:
-    """Return every agent by layer, or the most urgent ones if not all fit."""
     layers = record.plan.dag.layers()
     states, capped = states_of(record), capped_steps(record)
 
@@ -110,7 +109,6 @@ class Lines:
         self._record, self._next_s = record, LINE_EVERY_S
 
     def due(self, now_s: float, tails: Tails) -> str:
-        """Return progress, seconds, dollars and reasons to wait if a line is due."""
         if now_s < self._next_s:
             return ""
         self._next_s = now_s + max(LINE_EVERY_S, now_s * LATER)
@@ -252,7 +250,6 @@ class TableView:
 
 
 def _bar_sign(state: str, *, is_unicode: bool) -> str:
-    """Running agents are dashed, since they are not done."""
     if state == "r":
         return "╌" if is_unicode else "~"
     return "━" if is_unicode else "="
@@ -264,5 +261,4 @@ def terminal_view(record: RunRecord, stream: TextIO | None = None) -> LineView |
 
 
 def _moves(stream: TextIO) -> bool:
-    """True if lines can be overwritten."""
     return stream.isatty() and os.environ.get("TERM", "") not in {"dumb", "unknown"}

@@ -135,8 +135,6 @@ def counts_line(states: str, asked: int = 0) -> str:
 
 
 def plan_text(plan: Plan) -> str:
-    """Write agents by layer, each with its parents, then notes."""
-
     def after(agents: Sequence[int]) -> str:
         parents = [one for agent in agents for one in plan.dag.parents[agent]]
         names = list(dict.fromkeys(_group_of(plan, one) or plan.agents[one].name for one in parents))
@@ -308,7 +306,6 @@ def _by_layer(
     many: Callable[[str, Sequence[int]], str],
     used: Container[int] | None = None,
 ) -> str:
-    """Write a line per used agent under its layer, and one per group of many items."""
     # The middle of a long list is left out.
     rows: list[str] = [head]
     for depth, layer in enumerate(plan.dag.layers()):

@@ -137,12 +137,10 @@ _DARK_PAGES = '[data-jp-theme-light="false"],.vscode-dark,.vscode-high-contrast'
 
 
 def variables(ground: Ground) -> str:
-    """Return the palette as CSS variables."""
     return "".join(f"--am-{role}:{colour};" for role, colour in INKS[ground].items())
 
 
 def looks_css(scope: str) -> str:
-    """Return the CSS of states and phases, shared by front end and pictures."""
     states = [f"{scope} .s-{key}{{color:var(--am-{state.ink})}}" for key, state in STATES.items()]
     phases: list[str] = []
     for kind, look in PHASES.items():

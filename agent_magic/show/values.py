@@ -56,7 +56,6 @@ def texts_html(names: Sequence[str], texts: Iterable[str]) -> str:
 
 
 def folded(text: str) -> str:
-    """Return preformatted HTML; the end of a long text is folded."""
     if not text.strip():
         return f'<div style="{SOFT}">no text</div>'
     shown, rest = text[:MOST_CHARS], len(text) - MOST_CHARS

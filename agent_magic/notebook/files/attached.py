@@ -65,7 +65,6 @@ def _reading(node: ast.Call) -> Reading:
 
 
 def read(value: Any, folder: Path) -> Any:
-    """Read the files of a value from `value_of`, relative to a folder."""
     return _each(value, lambda one: READERS[one.reader](folder / one.path, title=one.title), Reading)
 
 

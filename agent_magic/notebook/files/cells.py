@@ -47,11 +47,8 @@ _DEFAULTS = {"model": "model", "max_tokens": "max_tokens", "timeout": "timeout_s
 class Found:
     """Declarations in the cells of a notebook, the last one per plan and name.
 
-    Attributes:
-        computed: Cells that set other variables, by name.
-        defined: Cells that define or import functions and classes, by name.
-        tasks: Parameters of functions that are tasks, by name.
-        steps: Cells that set variables to steps, such as `am.Task(...)`, by name.
+    `computed`, `defined` and `steps` are cells by the names that they set to values, functions or classes, and steps;
+    `tasks` are the parameters of functions that are tasks.
     """
 
     agents: dict[str, dict[str, Step]] = field(default_factory=dict[str, dict[str, Step]])
@@ -281,7 +278,6 @@ def to_notebook(
 
 
 def _check_code(step: Step) -> None:
-    """Raise `PlanError` for a step with a function that a new notebook would not have."""
     if isinstance(step, Agent):
         needs = [f"tool {one.name!r}" for one in step.tools.functions]
         needs += [f"check {step.check.written or 'function'!r}"] if step.check else []
@@ -307,7 +303,6 @@ def _cell(kind: str, source: str) -> dict[str, Any]:
 
 
 def _contexts(plan: Plan, named: str) -> dict[str, str]:
-    """Return the plan's contexts as cells by name, except those that no cell can hold."""
     shared = dict.fromkeys(agent.context for agent in plan.agents if agent.context is not None)
     cells: dict[str, str] = {}
     for name in shared:
@@ -323,7 +318,6 @@ def _contexts(plan: Plan, named: str) -> dict[str, str]:
 
 
 def _assigned(name: str, value: object) -> str:
-    """Assign a plain value, or files to read; otherwise write a comment."""
     value = unread(value, Path.cwd())
     try:
         plain = value_of(ast.parse(repr(value), mode="eval").body) == value

@@ -141,7 +141,6 @@ def _error(outputs: list[Any]) -> str:
 
 
 def shown(outputs: list[Any]) -> str:
-    """Return outputs as plain text, without allowed differences."""
     text = "\n".join(_text(one) for one in outputs)
     for pattern, same in _SAME:
         text = pattern.sub(same, text)

@@ -100,7 +100,6 @@ def _literal(value: Any) -> str:
 
 
 def _policy(run: str) -> str:
-    """Write the options of a run as a `Policy`, without those that set no field of it."""
     try:
         words = [part for word in shlex.split(run) for part in (word.split("=", 1) if word[:2] == "--" else [word])]
     except ValueError:
@@ -178,7 +177,6 @@ class _Reader:
         self._names = names
 
     def follow(self, node: ast.expr) -> ast.expr:
-        """Return the expression of a name, or any other expression unchanged."""
         return self._names.get(node.id, node) if isinstance(node, ast.Name) else node
 
     def value(self, node: ast.expr) -> Any:

@@ -94,7 +94,6 @@ def load_session(session: Session, path: Path, namespace: Mapping[str, Any], cel
 
 
 def _read(path: Path) -> dict[str, Any]:
-    """Return the content without its runs; raise `LedgerError` if it is no such file."""
     ledger = Ledger(path)
     try:
         note = ledger.get(NOTE)

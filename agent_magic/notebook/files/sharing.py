@@ -31,7 +31,6 @@ def notebook_of(names: Mapping[str, Any], environment: Mapping[str, str]) -> Pat
 
 
 def holds(notebook: Path, cell: str) -> bool:
-    """True if the saved notebook has a cell with this text."""
     try:
         cells: list[Any] = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     except (ValueError, KeyError, TypeError):

@@ -70,7 +70,6 @@ def _clear(ctx: CommandContext, given: Namespace) -> None:
 def declared_page(
     session: Session, plan: str, namespace: Mapping[str, Any], stale: Sequence[str] = (), model: str | None = None
 ) -> Page:
-    """Return the declared agents by layer, with parents, settings and last results."""
     registry, held = session.registry(plan), namespace.get(plan)
     if not len(registry) and isinstance(held, Plan):
         said = (
@@ -127,7 +126,6 @@ def _table(
 
 
 def _last_words(session: Session, plan: str) -> dict[str, str]:
-    """Return the result of each agent or group in the last run: `38 of 40 succeeded`."""
     run = next((one for one in reversed(session.runs) if one.plan.name == plan), None)
     states: dict[str, list[str]] = {}
     for step, state in zip(run.plan.agents, states_of(run.record), strict=True) if run is not None else ():

@@ -51,7 +51,6 @@ def _next(ctx: CommandContext) -> str:
 
 
 async def _provider(ctx: CommandContext) -> list[Check]:
-    """Check the provider, the key and the connection. No model is asked."""
     session = ctx.session
     told = Check(TOLD, "provider", session.connection)
     if not session.spends and not session.simulates:

@@ -70,7 +70,6 @@ def _open(ctx: CommandContext, given: Namespace) -> Run:
 
 
 def _declare(ctx: CommandContext, run: Run) -> None:
-    """Declare the agents of a run again, replacing those of its plan, and put their cell below."""
     # Its functions are the notebook's, and stay as they are declared.
     registry = ctx.session.registry(run.plan.name)
     now = {step.name: step for step in registry.agents}
@@ -139,7 +138,6 @@ def _size(ledger: Ledger, _: Namespace) -> str:
 
 
 def _near(path: Path) -> str:
-    """Return a path relative to the working directory, or to the user's home."""
     for base, mark in ((Path.cwd(), ""), (Path.home(), "~/")):
         if path.is_relative_to(base):
             return f"{mark}{path.relative_to(base)}"

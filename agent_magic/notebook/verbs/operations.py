@@ -43,7 +43,6 @@ def _dead_options(parser: Parser) -> None:
 
 
 async def _dead(ctx: CommandContext, given: Namespace) -> pd.DataFrame | Run:
-    """Show permanent failures in all kernels of this notebook, or ask them again."""
     session, ledger = ctx.session, ctx.session.keeping.ledger
     if given.of is not None and ledger is None:
         raise UsageError("The ledger is off. %config AgentMagics.ledger = 'FILE' turns it on.")
@@ -64,7 +63,6 @@ async def _dead(ctx: CommandContext, given: Namespace) -> pd.DataFrame | Run:
 
 
 def _dead_before(ctx: CommandContext, last: Run) -> list[str]:
-    """Return permanent failures in earlier runs of a plan, which a requeue of others leaves out."""
     session, ledger = ctx.session, ctx.session.keeping.ledger
     runs = ((number, run.record) for number, run in enumerate(reversed(session.runs)))
     frame = all_dead_frame(runs) if ledger is None else ledger.dead(only=partial(is_own, session, ledger))

@@ -182,7 +182,6 @@ def _limits(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _limits_page(pacer: Pacer, records: Sequence[RunRecord], kernels: int) -> Page:
-    """Return a row per model class: the used part of each limit in the last minute, and its source."""
     pools, rows = pacer.health(time.monotonic()), list[tuple[str, ...]]()
     for name in dict.fromkeys((*pacer.given, *pools)):
         if name in pools:
@@ -207,13 +206,11 @@ def _limits_page(pacer: Pacer, records: Sequence[RunRecord], kernels: int) -> Pa
 
 
 def _used(limit: float | None, used: float, share: float) -> str:
-    """Write `7 of 1,000`, of a part of the limit `7 of 1,000 (40 %)`."""
     part = f" ({100 * share:.0f} %)" if share < 1.0 else ""
     return f"{used:,.0f} of {'unknown' if limit is None else _round(limit)}{part}"
 
 
 def _round(limit: float) -> str:
-    """Write round limits in thousands or millions: `400k`, `2M`."""
     for by, sign in ((1_000_000, "M"), (1_000, "k")):
         if limit >= max(by, 100_000) and limit % by == 0:
             return f"{limit / by:,.0f}{sign}"

@@ -50,7 +50,6 @@ def _show(ctx: CommandContext, given: Namespace) -> None:
 
 
 def show_result(run: Run, name: str, *, markdown: bool) -> None:
-    """Show the answer of an agent; for a group its frame."""
     if name in run.plan.groups:
         display_value(run.each(name))
     elif markdown:
@@ -64,7 +63,6 @@ def _error(ctx: CommandContext, given: Namespace) -> None:
 
 
 def answer_text(run: Run, name: str) -> str:
-    """Return the answer, or the part of it that arrived."""
     result = run[name]
     if result.text:
         return result.text
@@ -72,7 +70,6 @@ def answer_text(run: Run, name: str) -> str:
 
 
 def error_page(run: Run, name: str) -> Page:
-    """Say why an agent failed, attempt by attempt; for a group, its first failed agents."""
     if name not in run.plan.groups:
         return Page([*_errors(run[name]), *_step(run[name])])
     members = [run.record.results[number] for number in run.plan.groups[name].values()]

@@ -43,7 +43,6 @@ MOCK_AGAIN = "the mock server answers anew; %config AgentMagics.reuse_simulated 
 
 
 def add_plan_options(parser: Parser) -> None:
-    """Add the agents of a run, and how their plan is frozen."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="Only these agents and what they wait for.")
     add_plan(parser)
     parser.add_argument("--on-cycle", metavar="WORD", help="Agents that wait for each other: error or sequential.")
@@ -65,7 +64,6 @@ def _add_estimate_options(parser: Parser) -> None:
 async def run_and_tell(
     ctx: CommandContext, given: Namespace, plan: Plan, resumed: Resumed = ANEW, *, answer: str | None = None
 ) -> Run:
-    """Run a plan in a cell, and print the notes that the picture or answer does not show."""
     session, policy, graphic = ctx.session, ctx.policy(given), is_kernel(ctx.shell)
     front: Any = {"graphic": graphic, "asks": can_decide(ctx.shell) and answer is None, "answer": answer}
     before = None if session.last is None else session.last.record
@@ -103,7 +101,6 @@ def tell_end(
 
 
 def _recording_note(session: Session, run: Run, policy: Policy) -> str:
-    """Name the recording beside a notebook if its server is unreachable."""
     if session.deck is not None or all(one.kind != Unreachable.__name__ for one in run.record.results):
         return ""
     found = recording_beside(run.plan, Path.cwd(), timeout_s=policy.timeout_s)

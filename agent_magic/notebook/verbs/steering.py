@@ -70,7 +70,6 @@ async def _stop(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _told(ctx: CommandContext, names: list[str], word: str) -> str:
-    """Name the agents that will be stopped or skipped, before they are."""
     open_now = [
         name
         for driver in ctx.session.running
@@ -119,7 +118,6 @@ def _resume_options(parser: Parser) -> None:
 
 
 def _cut_run(ctx: CommandContext, number: int | None) -> Run:
-    """Open this notebook's last cut run, or a run by its number; raise `UsageError` if there is none."""
     ledger = ctx.session.keeping.ledger
     if ledger is None:
         raise UsageError("The ledger is off, so no run before this kernel is known. %agents run runs what is declared.")
@@ -137,7 +135,6 @@ def _cut_run(ctx: CommandContext, number: int | None) -> Run:
 
 
 async def _retry(ctx: CommandContext, given: Namespace) -> Run | None:
-    """Retry within the active runs; if there are none, continue the last run."""
     if ctx.session.running and not given.names:
         _retry_under_way(ctx)
         return None
@@ -185,7 +182,6 @@ async def run_again(
 
 
 def _rejected(ctx: CommandContext, plan: Plan, last: Run) -> list[str]:
-    """Return the agents with requests that would be rejected again; raise `UsageError` if no others are left."""
     session = ctx.session
     found = rejected_before(session, plan, last)
     if not found:
@@ -218,7 +214,6 @@ def _edit_options(parser: Parser) -> None:
 
 
 def _edit(ctx: CommandContext, given: Namespace) -> None:
-    """Put a cell with the answer below, to be changed and run; or undo an edit."""
     run = ctx.session.last_run()
     if given.undo:
         run.unedit(given.name, session=ctx.session.shared)
@@ -229,7 +224,6 @@ def _edit(ctx: CommandContext, given: Namespace) -> None:
 
 
 def edit_cell(ctx: CommandContext, line: str, text: str) -> None:
-    """Replace an agent's answer in the last run by a cell's text."""
     parser = Parser(f"%%agents {EDIT}")
     add_name(parser)
     name = parser.read(line.split(maxsplit=1)[1] if line.split()[1:] else "").name
@@ -239,7 +233,6 @@ def edit_cell(ctx: CommandContext, line: str, text: str) -> None:
 
 
 def _take_back(ctx: CommandContext, run: Run, names: Iterable[str]) -> None:
-    """Undo the edits of agents that are to be asked again by name."""
     asked = {
         run.plan.names[one]
         for one in run.plan.numbers(one for one in names if one in {*run.plan.index, *run.plan.groups})

@@ -79,7 +79,6 @@ async def _explore(ctx: CommandContext, given: Namespace) -> None:
 
 
 async def _asked(ctx: CommandContext, given: Namespace) -> tuple[Run | Estimate, str]:
-    """Return the last run of the declared plan, or the estimate of its next one, and its kind."""
     # A run counts as long as the declared plan is unchanged.
     plan = ctx.freeze(given)
     run = next((one for one in reversed(ctx.session.runs) if one.plan.name == plan.name), None)

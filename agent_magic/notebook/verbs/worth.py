@@ -176,7 +176,6 @@ def _wanted(ctx: CommandContext, what: str | None) -> tuple[Run, object]:
 
 
 def _variable(ctx: CommandContext, what: str) -> object:
-    """Return the value of a variable, or of its attribute or item: `found.changes[0]`."""
     read = re.fullmatch(r"(\w+)((?:\.[^\W_]\w*|\[-?\d+\])*)", what)
     name = read[1] if read is not None else what
     if name not in ctx.shell.user_ns:

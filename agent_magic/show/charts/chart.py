@@ -1,7 +1,4 @@
-"""A chart: panels with marks, as SVG, Vega-Lite and text.
-
-The SVG follows the theme of its page; Vega-Lite has fixed colours, so it is shown only on demand.
-"""
+"""A chart: panels with marks, as SVG that follows its page, as Vega-Lite in fixed colours, and as text."""
 
 from __future__ import annotations
 
@@ -33,11 +30,7 @@ MIME: Final = "application/vnd.vegalite.v5+json"
 
 @dataclass(frozen=True, slots=True)
 class Interactive:
-    """A chart with tooltips: notebooks that know Vega-Lite draw it, others show the picture.
-
-    Attributes:
-        chart: The chart.
-    """
+    """A chart with tooltips: notebooks that know Vega-Lite draw it, others show the picture."""
 
     chart: Chart
 
@@ -64,7 +57,6 @@ class Chart:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """The Vega-Lite v5 specification, with its data."""
         return self.specify()
 
     def interactive(self) -> Interactive:
@@ -90,7 +82,6 @@ def compose(
     caption: Sequence[str] = (),
     theme: Theme = "auto",
 ) -> Chart:
-    """Stack panels below a line of numbers."""
     title, line = single_line(title), single_line(line)  # names of models and plans of strangers are among the words
     below = single_line(SEPARATOR.join(filter(None, caption)))
     rows = [row for panel in panels for row in _text_rows(panel)]
@@ -143,7 +134,6 @@ def provenance(*, simulated: bool, forecast: str = "") -> list[str]:
 
 
 def following(draw: Callable[[], Chart], is_over: Callable[[], bool]) -> Chart:
-    """Redraw a chart while a notebook displays it."""
     now = draw()
     return _Following(now.title, now.svg, now.text, now.specify, draw, is_over)
 

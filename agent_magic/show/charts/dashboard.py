@@ -98,7 +98,6 @@ def _panel(marks: Sequence[Mark], x: Scale, most: float, title: str, write: Call
 
 
 def _steps(points: Sequence[tuple[float, float]]) -> list[tuple[float, float, float, float]]:
-    """Return (start, end, 0, value) for values at the ends of bins."""
     starts = [0.0, *(at for at, _ in points[:-1])]
     return [(start, at, 0.0, value) for start, (at, value) in zip(starts, points, strict=True)]
 
@@ -240,7 +239,6 @@ def _short(value: float) -> str:
 
 
 def _seconds(value: float) -> str:
-    """Write small ticks with two digits, so that they differ."""
     return seconds(value) if value > LONG_S else f"{value:.3g} s" if value >= 1 else f"{value:.2g} s"
 
 

@@ -66,7 +66,6 @@ def run_limits(record: RunRecord, limits: object = None, *, theme: Theme = "auto
 
 
 def evenly(record: RunRecord) -> list[str]:
-    """Explain how a limit held a run below its rate per minute, and what to do."""
     by = KINDS.get(cast("Any", summarize(record).limited_by))
     limit = None if by is None else known_limits(record).get(by.unit)
     if by is None or not limit:
@@ -79,7 +78,6 @@ def evenly(record: RunRecord) -> list[str]:
 
 
 def shares_of(record: RunRecord) -> dict[str, Curve]:
-    """Return the used share of each known limit, the highest among models."""
     classes = {} if record.terms is None else record.terms.after or record.terms.before
     found: dict[str, Curve] = {}
     for name, ceilings in classes.items():

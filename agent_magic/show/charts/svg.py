@@ -119,7 +119,6 @@ class _Pen:
         self.parts.append(element("path", title, d=way, fill=self.inks[look.ink], opacity=_fade(look)))
 
     def legend(self, looks: Sequence[Look], y: float) -> float:
-        """Draw the legend, and return the position of its last line."""
         x = MARGIN
         for look in looks:
             if x > MARGIN and x + 21 + width_px(look.word, 11) > WIDTH - MARGIN:

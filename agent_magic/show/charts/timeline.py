@@ -125,7 +125,6 @@ def _counted(spans: Sequence[Span], x: Scale) -> Panel:
 
 
 def binned(spans: Sequence[Span], until_s: float, count: int = BINS) -> Mapping[Kind, Sequence[float]]:
-    """Return the mean number of agents in each phase per bin."""
     # The counts times the length of a stretch add up to the seconds of each phase.
     width = until_s / count
     sums: dict[Kind, list[float]] = {kind: [0.0] * count for kind in STACK}

@@ -228,7 +228,6 @@ def _merged(marked: Sequence[Marked]) -> list[Marked]:
 
 
 def _plot(scenarios: Sequence[Scenario], marked: Sequence[Marked]) -> Panel:
-    """Choose scales that hold every point but outliers."""
     costs = [one.cost_usd for one in (*scenarios, *marked)]
     walls = sorted(one.wall_s for one in (*scenarios, *marked))
     while len(walls) > 1 and walls[-1] > OFF_SCALE * walls[(len(walls) - 2) // 2]:
@@ -248,7 +247,6 @@ def _top_s(plot: Panel) -> float:
 
 
 def looks_of(models: Iterable[str]) -> dict[str, Look]:
-    """Return each family's colour, or the next free one."""
     models = list(dict.fromkeys(models))
     if len(models) > len(MODEL_INKS):
         return {model: Look("run", size=4.6, word=model) for model in models}

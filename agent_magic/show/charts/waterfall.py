@@ -70,7 +70,6 @@ def second_steps(spans: Sequence[Span], wall_s: float) -> list[Step]:
 
 
 def dollar_steps(costs: Mapping[str, float | None]) -> list[Step]:
-    """Return the agents by cost, the cheapest together, without those of unknown price."""
     known = sorted(((cost, name) for name, cost in costs.items() if cost), key=lambda one: -one[0])
     shown = known[:MOST_STEPS] if len(known) <= MOST_STEPS + 1 else known[: MOST_STEPS - 1]
     rest = known[len(shown) :]

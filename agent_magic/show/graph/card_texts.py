@@ -59,7 +59,6 @@ class Faces:
         return shown is None or ((one.is_box or one.rounds > 0) and agent > shown)
 
     def turn(self, agent: int, state: str) -> int:
-        """Count an agent in its new state, and return its group."""
         group = self.group_of[agent]
         for one, by in ((self._states[agent], -1), (state, 1)):
             if one != UNUSED:  # unneeded ones are in no count
@@ -96,7 +95,6 @@ class Faces:
         return f"{self._name(group, record, agent)}: {answer_line(record.results[agent], MOST_CHARS)}"
 
     def _name(self, group: int, record: RunRecord, agent: int) -> str:
-        """Return an agent's name without its nested plan's; for a loop, its round."""
         one, part = self._sheet.groups[group], record.plan.agents[agent].part
         if one.rounds and part is not None:
             return f"round {part.number}"

@@ -1,8 +1,4 @@
-"""Large plans: a card per group, with counts and a ring, and a cell per agent below.
-
-The agents of an `each` with ten items or more are a group; else more than 200 agents are grouped by layer, then by role
-or the beginning of names, and in deep plans neighbouring layers are merged.
-"""
+"""Large plans: a card per group, with counts and a ring, and a cell per agent below."""
 
 from __future__ import annotations
 
@@ -83,7 +79,6 @@ class Face(NamedTuple):
     Attributes:
         share: Inside the ring: the finished share, or the sign of an agent's state.
         rest: The other counts, or an agent's reason to wait.
-        tone: The state that colours the card.
         who: The failed or else slowest agent; or an agent's numbers.
         answer: The last answer of a plan or a loop, else the first.
     """
@@ -192,7 +187,6 @@ def counted(states: str) -> list[int]:
 
 
 def group_texts(group: Group, counts: Sequence[int]) -> tuple[str, str, str]:
-    """Return percentage, done, and the other counts."""
     total, finished = sum(counts) or 1, counts[0] + counts[1]
     sign = STATES["m" if counts[1] else "s"].signs[0]
     share = sign if finished == total else f"{100 * finished // total} %"
@@ -205,7 +199,6 @@ def group_texts(group: Group, counts: Sequence[int]) -> tuple[str, str, str]:
 
 
 def tone_of(counts: Sequence[int]) -> str:
-    """Return the state of the worst agent."""
     of: dict[str, int] = dict(zip((*TONES, "p"), counts, strict=True))
     return next((tone for tone in "frqpmsk" if of[tone]), "c")
 
@@ -233,7 +226,6 @@ def _grouped(plan: Plan) -> tuple[Group, ...]:
 
 
 def _tells_more(found: dict[tuple[int, str], list[int]], depth: int) -> bool:
-    """True if names form groups of several agents, rather than one group each."""
     agents = sum(map(len, found.values()))
     return len(found) <= max(depth, agents // 4) and any(key[1] for key in found)
 
@@ -369,7 +361,6 @@ class CellGrid:
 
 
 def cell_grid(plan: Plan, sheet: Sheet, width: float) -> CellGrid:
-    """Choose the size of the cells, and a band per layer or group."""
     pitch = 14.0 if len(plan) <= 1200 else 10.0 if len(plan) <= 4000 else 7.0
     stacks = [(group.label, group.agents) for group in sheet.groups if len(group.agents) >= LEAST_STACK]
     groups = stacks if is_stacked(plan) else list(_groups(plan.dag.layers()))
@@ -386,7 +377,6 @@ def cell_grid(plan: Plan, sheet: Sheet, width: float) -> CellGrid:
 
 
 def draw_cells(plan: Plan, sheet: Sheet, states: str, lost: Sequence[str], width: float) -> tuple[str, float]:
-    """Draw agents as cells, name the `lost` ones; return the markup and its height."""
     grid = cell_grid(plan, sheet, width)
     parts: list[str] = []
     for band in grid.bands:
@@ -444,7 +434,6 @@ def _runs(states: str, columns: int) -> Iterator[tuple[int, int]]:
 
 
 def _groups(layers: Sequence[Sequence[int]]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Name the layers, several together if there are more than `MOST_BANDS`."""
     step = -(-len(layers) // MOST_BANDS) or 1
     for first in range(0, len(layers), step):
         group = layers[first : first + step]

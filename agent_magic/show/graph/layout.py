@@ -318,7 +318,6 @@ class Spot:
 
 
 def columns_of(dag: Dag) -> list[int]:
-    """Give the longest layers more columns, as the page allows."""
     sizes = [len(layer) for layer in dag.layers()]
     columns = [1] * len(sizes)
     for _ in range(max(LEAST_SPARE, COLUMNS - len(sizes))):

@@ -315,7 +315,6 @@ def _why_skipped(record: RunRecord, agent: int) -> str:
 
 
 def doing_of(result: AgentResult) -> str:
-    """Return the called tool, or the number of tools; else turn and attempt."""
     calls = result.calls_under_way
     if calls and not result.is_task:
         return single_line(calls[0].tool) if len(calls) == 1 else f"{len(calls)} tools"
@@ -344,7 +343,6 @@ def _tail(result: AgentResult, state: str, tail: str) -> str:
 
 
 def _waits_for(record: RunRecord, agent: int) -> str:
-    """Name the unfinished parents, those of an `each` once."""
     steps, results = record.plan.agents, record.results
     parts = ((results[one].name, steps[one].part) for one in record.plan.dag.parents[agent] if _is_open(results[one]))
     names = list(dict.fromkeys(part.group if part is not None else name for name, part in parts))

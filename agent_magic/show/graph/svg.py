@@ -57,7 +57,6 @@ class Plot:
 
     @property
     def row_h(self) -> float:
-        """The height of a row, with the gap below its bar."""
         return ROW_H * min(1.0, FULL_ROWS / max(1, self.rows))
 
     @property
@@ -70,7 +69,6 @@ class Plot:
 
     @property
     def named(self) -> int:
-        """Label every nth row."""
         return math.ceil(NAME_H / self.row_h)
 
     def at(self, time_s: float, span_s: float) -> float:
@@ -139,7 +137,6 @@ GAP_W = 1.5
 
 
 def progress_parts(header: Header, width: float) -> list[tuple[str, float, float]]:
-    """Return (state, x, width) per part."""
     full = width - 2 * MARGIN
     parts: list[tuple[str, float, float]] = []
     x = MARGIN
@@ -168,7 +165,6 @@ def fact_runs(header: Header) -> list[tuple[str, str]]:
 
 
 def card_texts(node: NodeView, card_w: float) -> tuple[str, str, str]:
-    """Return name, numbers and last line, cut to the card."""
     room = card_w - 2 * CARD_PAD
     cut = fit_end if node.state == "r" else fit
     return (
@@ -286,7 +282,6 @@ def _card(node: NodeView, box: Box, *, on: bool, live: bool) -> str:
 
 
 def _ground(box: Box, *, is_task: bool) -> str:
-    """Draw round corners for an agent, cut ones for a task."""
     if not is_task:
         return element("rect", class_="c", width=box.w, height=box.h, rx=8)
     right, bottom, cut = number(box.w - CUT), number(box.h - CUT), number(CUT)

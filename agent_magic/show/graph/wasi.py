@@ -60,7 +60,6 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 def place_with_wasi(source: str) -> str:
-    """Return the layout in Graphviz's plain format."""
     file = _wasm_file()
     wasmtime: Any = importlib.import_module("wasmtime")
     with _ONE_AT_A_TIME:

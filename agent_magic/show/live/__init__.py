@@ -106,9 +106,7 @@ class Face(Protocol):
         """Send the pages the static picture, by MIME type."""
         ...
 
-    def close(self) -> None:
-        """Close the widget and all its models."""
-        ...
+    def close(self) -> None: ...
 
 
 class LiveView:
@@ -302,7 +300,6 @@ def _edited(content: object, plan: Plan, edit: Edit) -> dict[str, Any]:
 
 
 def fixed_parts(record: RunRecord, layout: Layout, feed: Feed) -> dict[str, Any]:
-    """Return what never changes: icons, edges, and places of bars."""
     plan = record.plan
     return {
         **_fixed(plan),

@@ -87,7 +87,6 @@ class Feed:
         return self._body.rows if isinstance(self._body, CardFeed) else {}
 
     def step(self, now_s: float, tails: Mapping[int, str], around: Around = ALONE) -> dict[str, Any]:
-        """Return the changes since the last step."""
         over = self._record.ended_s is not None
         now_s = moment_of(self._record, now_s)
         first = not self.full.get("head")
@@ -135,7 +134,6 @@ class Feed:
         return fresh, ended
 
     def _cap(self, agent: int) -> set[int]:
-        """Return the steps of loops that this agent may have ended at their cap."""
         part = self._record.plan.agents[agent].part
         if part is None or not part.rounds or part.number < part.rounds:
             return set()
@@ -180,7 +178,6 @@ class Feed:
         }
 
     def _phrases(self, now_s: float) -> tuple[list[str], str]:
-        """Return the facts, and the source, which is the last of them."""
         if len(self._states) > MOST_SUMMARIZED or not self._record.events:
             over = self._record.ended_s is not None
             source = (source_of(self._record) if over else joined(self._sum.sources)) or ""
@@ -191,7 +188,6 @@ class Feed:
         return [*sped(self._numbers), *facts(self._numbers)], self._numbers.source or ""
 
     def _put_late(self, delta: dict[str, Any], *, all_: bool) -> None:
-        """Send as many changed entries as fit, and keep the rest for the next step."""
         room = MOST_CHARS
         for key, entries in self._late.items():
             said: dict[str, Any] = self.full[key]

@@ -58,7 +58,6 @@ def is_editable(record: RunRecord, agent: int) -> bool:
 
 
 def _is_turn(result: AgentResult) -> bool:
-    """True if the last response asks for calls, so it is no answer yet."""
     return result.stop_reason == TOOL_USE
 
 
@@ -123,7 +122,6 @@ def _arguments(text: str, name: str) -> list[list[str]]:
 
 
 def _shown_result(call: ToolCall) -> str:
-    """Return content blocks as their texts, others as their kinds."""
     if call.ended is None or not call.ended.blocks:
         return call.result
     try:

@@ -59,7 +59,6 @@ def strip_of(
 
 
 def _meter(kind: str, limits: Sequence[LimitUse], thresholds: Thresholds) -> list[str | int | None]:
-    """Return the fullest limit as name, value, percent, level, tooltip."""
     used = max((one.used_share for one in limits if one.used_share is not None), default=None)
     words = "; ".join(map(_limit_words, limits)) or "unknown"
     if used is None:
