@@ -108,16 +108,21 @@ async def show_price(plan: Plan, session: Session, policy: Policy, times: int = 
     say(price_line(found.expected, times))
 
 
-async def show_trial_price(plans: Sequence[tuple[str, Plan]], session: Session, policy: Policy, run: Run) -> None:
+async def show_new_price(
+    plans: Sequence[tuple[str, Plan]], session: Session, policy: Policy, resumed: Resumed = ANEW
+) -> bool:
+    """Print the price of the answers that are not there yet, and return if any is not."""
     together: list[Expected] = []
     for label, plan in plans:
         found, _ = await _estimate(plan, session, policy, fresh=False)
-        buys = [found.expected[agent] for agent in _unbought(session, plan, policy, Resumed(run), fresh=False)]
+        buys = [found.expected[agent] for agent in _unbought(session, plan, policy, resumed, fresh=False)]
         owned = len(plan) - len(buys)
         there = f", {owned:,} of them answered already" if owned and buys else ""
         say(f"{label}{there}: {price_line(buys) if buys else 'every answer is there already, nothing is sent.'}")
         together += buys
-    say(f"All together: {price_line(together) if together else 'nothing to buy, $0.'}")
+    if len(plans) > 1:
+        say(f"All together: {price_line(together) if together else 'nothing to buy, $0.'}")
+    return bool(together)
 
 
 async def _estimate(

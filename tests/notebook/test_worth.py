@@ -147,10 +147,35 @@ def test_the_price_of_a_trial_leaves_out_what_is_there(capsys, tmp_path):
         found.agents(f"{line} 3 --yes")
         capsys.readouterr()
         found.agents(f"{line} 3")
-        assert "All together: nothing to buy, $0." == capsys.readouterr().out.splitlines()[2]
+        free = capsys.readouterr().out
+        assert ("All together: nothing to buy, $0.", False) == (free.splitlines()[2], "Nothing was sent" in free)
         found.agents(f"{line} 5 --until decided")
         haiku = capsys.readouterr().out.splitlines()[0]
         assert haiku.startswith("haiku-5-5, at most 12 rows, 3 of them answered already: 9 requests, about ")
+
+
+def test_a_judge_is_asked_after_its_price_and_a_yes(capsys, tmp_path):
+    """As a trial: the price of its new answers first, nothing is sent without --yes, and at once if all are there."""
+    found = AgentMagics(InteractiveShell.instance())
+    found.ledger, found.reuse_simulated = str(tmp_path / "ledger.db"), True
+    found.shell.user_ns["rows"] = [{"text": f"Text {number}"} for number in range(3)]
+    line = 'score label --judge "Is it kind?"'
+    with child.start(latency="none", unlimited=True):
+        found.agents("connect simulator --latency none")
+        found.agent("label --each rows --model claude-haiku-5-5", "{{ item.text }}")
+        found.agents("run")
+        run = found.session.last_run()
+        capsys.readouterr()
+        found.agents(line)
+        price, end = capsys.readouterr().out.splitlines()
+        assert price.startswith("3 answers: 3 requests, about ")
+        assert "Nothing was sent. Add --yes to run it; --budget USD sets a cap." == end
+        assert run.scores.empty
+        found.agents(f"{line} --yes")
+        assert 3 == len(run.scores)
+        capsys.readouterr()
+        found.agents(line)
+        assert capsys.readouterr().out.startswith("3 answers: every answer is there already, nothing is sent.\n")
 
 
 def test_a_trial_says_how_many_rows_have_a_truth_before_it_asks_for_money(capsys):

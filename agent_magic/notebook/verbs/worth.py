@@ -18,7 +18,8 @@ from agent_magic.measure.judge import Judge, judge
 from agent_magic.measure.trial import settings_of
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
 from agent_magic.notebook.front_end import is_kernel, say, show_page
-from agent_magic.notebook.planning import show_price, show_trial_price
+from agent_magic.notebook.planning import show_new_price
+from agent_magic.notebook.running import Resumed
 from agent_magic.notebook.settings import add_policy
 from agent_magic.providers.capabilities import check_plan
 from agent_magic.show.advice import diff_page
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
     from agent_magic.measure.trial import Trial
 
 
+UNSENT = "Nothing was sent. Add --yes to run it; --budget USD sets a cap."
+
+
 def _score_options(parser: Parser) -> None:
     parser.add_argument("target", metavar="AGENT.FIELD", help="An agent or a group, and the field of a typed answer.")
     _add_graders(parser)
@@ -41,6 +45,7 @@ def _score_options(parser: Parser) -> None:
         "--judge", metavar="QUESTION", help="Ask a model: a question, or a variable with am.judge(...)."
     )
     add_policy(parser)
+    parser.add_argument("--yes", action="store_true", help="Ask the judge. Without it only the price is shown.")
 
 
 def _add_graders(parser: Parser) -> None:
@@ -48,7 +53,7 @@ def _add_graders(parser: Parser) -> None:
     parser.add_argument("--grader", metavar="FUNCTION", help="Takes (answer, row); returns a number or a bool.")
 
 
-async def _score(ctx: CommandContext, given: Namespace) -> pd.DataFrame:
+async def _score(ctx: CommandContext, given: Namespace) -> pd.DataFrame | None:
     run = ctx.session.last_run()
     how = {name: value for name in ("truth", "grader", "judge") if (value := getattr(given, name)) is not None}
     if len(how) != 1:
@@ -58,7 +63,10 @@ async def _score(ctx: CommandContext, given: Namespace) -> pd.DataFrame:
         return run.score(given.target, truth=found.get("truth"), grader=found.get("grader"))
     asked = ctx.shell.user_ns.get(given.judge)
     asked = asked if isinstance(asked, Judge) else judge(given.judge)
-    await show_price(run.judge_plan(given.target, asked), ctx.session, ctx.policy(given))
+    plans = [(plural(len(plan := run.judge_plan(given.target, asked)), "answer"), plan)]
+    if await show_new_price(plans, ctx.session, ctx.policy(given)) and not given.yes:
+        say(UNSENT)
+        return None
     return await run.judge(given.target, asked, policy=ctx.policy(given))
 
 
@@ -96,9 +104,8 @@ async def _trial(ctx: CommandContext, given: Namespace) -> Trial | None:
     ]
     if truths:
         say(truths)
-    await show_trial_price(plans, ctx.session, policy, run)
-    if not given.yes:
-        say("Nothing was sent. Add --yes to run it; --budget USD sets a cap.")
+    if await show_new_price(plans, ctx.session, policy, Resumed(run)) and not given.yes:
+        say(UNSENT)
         return None
     return await run.trial(given.target, model=model, effort=effort, policy=policy, **more, **how)
 
@@ -216,14 +223,14 @@ def graders_of(ctx: CommandContext, given: Namespace) -> dict[str, Any]:
 
 VERBS = {
     "score": Verb(
-        "Grade answers of the last run: against a column, by a function, or by a model as judge (its price first).",
+        "Grade answers of the last run: against a column, by a function, or by a model (its price first; --yes asks it).",
         _score_options,
         _score,
         waits=True,
         examples=(
             "%agents score label.sentiment --truth true_sentiment",
             "%agents score report --grader has_three_sources    # def has_three_sources(answer, row): ...",
-            '%agents score report --judge "Is every claim supported?" --budget 0.50',
+            '%agents score report --judge "Is every claim supported?" --yes --budget 0.50',
         ),
     ),
     "apply": Verb(
