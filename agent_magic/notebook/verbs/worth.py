@@ -223,7 +223,7 @@ def graders_of(ctx: CommandContext, given: Namespace) -> dict[str, Any]:
 
 VERBS = {
     "score": Verb(
-        "Grade answers of the last run: against a column, by a function, or by a model (its price first; --yes asks it).",
+        "Grade answers of the last run: against a column, by a function, or by a model (its price; --yes asks it).",
         _score_options,
         _score,
         waits=True,
