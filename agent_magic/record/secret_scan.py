@@ -92,6 +92,10 @@ _BRACKETED = re.compile(
     r"(?=\s*(?:\n|\Z)|\s+(?:\#|[\w.-]+=)|</)"
 )
 """The same with brackets or quotes inside; a comment or the next name may follow."""
+_BRACKETED_IN_A_COMMAND = re.compile(
+    r"(?=[^\s]{0,60}[A-Za-z])[^\s\"'`<>$,;|\\&](?:[^\s,;|<>\\`&]){5,60}(?=\s|[;&|]|\Z)"
+)
+"""The same behind the `NAME=` of a shell, where a command or an operator may follow."""
 _CALL = re.compile(
     r"(?P<head>[A-Za-z_][\w.:>-]*)"
     r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]|[?!]?\.\w+)*(?:[!?)\]}:]*|[(\[{])"
@@ -381,7 +385,7 @@ def _named(text: str, small: str, *, told: bool) -> Iterator[tuple[int, int, str
         before = _BEFORE_A_NAME.search(text, max(0, match.start() - 48), match.start())
         if after is None or before is None:
             continue
-        name = (before[0] + match[0] + after["rest"]).strip("-.$")
+        name = text[before.start() : after.end("rest")].strip("-.$")
         mark = after["quote"]
         asked = not mark and text[max(0, before.start() - 1) : before.start()] in {"?", "&"} and after["sign"] == "="
         option = text.startswith("-", before.start()) or text[max(0, before.start() - 2) : before.start()] == "--"
@@ -401,13 +405,13 @@ def _named(text: str, small: str, *, told: bool) -> Iterator[tuple[int, int, str
         pattern = _QUOTED[mark] if mark else _HEADER if header else _BARE
         if sign == "=" and not mark and text[max(0, before.start() - 1) : before.start()] == ";":
             pattern = _CONNECTION
-        value = _bracketed(text, after.end()) if pattern is _BARE and sign in {"=", ":"} else None
+        in_shell = name.isupper() and after["sign"] == "=" and not text[after.end() - 1].isspace()
+        value = _bracketed(text, after.end(), in_shell=in_shell) if pattern is _BARE and sign in {"=", ":"} else None
         is_bracketed, value = value is not None, value or pattern.match(text, after.end())
         if value is None or (not mark and text[value.end() : value.end() + 1] in {"(", "["}):
             continue  # nothing, or a call: getpass(), os.environ[...]
         if pattern is _BARE and sign in {"=", ":"} and not is_bracketed:
             value = _LAST.match(text, after.end()) or value
-        name = text[before.start() : after.end("rest")].strip("-.$")
         if kind := _Field(name, value[0], sign, bool(mark), told).kind():
             while value is not None:
                 yield *value.span(), kind
@@ -416,9 +420,9 @@ def _named(text: str, small: str, *, told: bool) -> Iterator[tuple[int, int, str
                 value = following and pattern.match(text, following.end())
 
 
-def _bracketed(text: str, at: int) -> re.Match[str] | None:
+def _bracketed(text: str, at: int, *, in_shell: bool) -> re.Match[str] | None:
     """Find a value without quotes around it that has brackets or quotes inside, unless it looks like code."""
-    found = _BRACKETED.match(text, at)
+    found = _BRACKETED.match(text, at) or (_BRACKETED_IN_A_COMMAND.match(text, at) if in_shell else None)
     if found is None:
         return None
     value = found[0].rstrip("\"'")

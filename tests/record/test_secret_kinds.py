@@ -116,6 +116,9 @@ HARMLESS = [
     '{"name":"token_type","value":"bearer"},{"name":"key","value":"label.sentiment"}',
     "api-gateway-7d9c5b6f4-abcde, z_score_normalised_2_columns_by_row, m0-baseline-lr1e4-bs32-seed42",
     "docker run -u 1000:1000 -p 127.0.0.1:8080:8080 -h web-1 x",
+    "API_KEY=$(cat key.txt) && run; KEYS=(one two three) ./run; TOKEN=${TOKEN:-none42} ./run; KEYS=[KEY_1,KEY_2] ./run",
+    "DB_PASSWORD=[password] ./run.sh; API_KEY=[your-api-key-here] && run; API_KEY=(paste_your_key_here) ./run",
+    "TOKEN=TOKENS[3] && next; KEY=os.environ[KEY_1] if x else y; SECRET=get_secret(name=db_password_2) or default",
 ]
 
 
