@@ -169,7 +169,6 @@ class AlertWatch:
         return list(self._open.values())
 
     def read(self, events: Sequence[Event]) -> list[Episode]:
-        """Return the episodes that began with these events."""
         before, last = len(self.episodes), len(events) - 1
         for place in range(self._seen, len(events)):
             at_s = events[place].at_s

@@ -33,7 +33,6 @@ class Factors:
         self._took, self._expected = self._took + took, self._expected + expected
 
     def of(self, kind: str) -> float:
-        """Return the ratio of a kind; of all kinds if it has none yet."""
         took, expected = self._seen.get(kind, (self._took, self._expected))
         return took / expected if expected > 0 else 1.0
 
@@ -117,7 +116,6 @@ def _pace_s(rows: Sequence[Past]) -> float | None:
 
 
 def _share_used(agents: Sequence[Step], keys: Sequence[_Key], rows: Mapping[_Key, list[Past]]) -> float:
-    """Return the median share of `max_tokens` that answers use, or 1."""
     capped = {key: agent.max_tokens for agent, key in zip(agents, keys, strict=True) if agent.max_tokens}
     shares = [row.output_tokens / most for key, most in capped.items() for row in rows[key] if row.output_tokens]
     return median(shares) if shares else 1.0

@@ -128,7 +128,6 @@ class Watch:
         return sum(failed for _, failed in self._ended), len(self._ended)
 
     def latency_s(self) -> tuple[float | None, float | None]:
-        """Return the median seconds to the first token of recent answers, and its change."""
         known = list(self._latencies)
         if not known:
             return None, None

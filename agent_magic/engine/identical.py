@@ -108,7 +108,6 @@ class Identical:
         return bool(attempts) and attempts[-1].status == "succeeded" and not attempts[-1].asks_for_more
 
     def recorded(self, steps: Mapping[int, object]) -> None:
-        """Make steps that ended before the run leaders."""
         for step in steps:
             if self._has_answer(step) and (key := self._asks(step)) is not None:
                 self._keys[step] = key

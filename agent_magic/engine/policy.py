@@ -164,6 +164,5 @@ def as_policy(given: object, room: int | None = None) -> Policy:
 
 
 def policy_from(kept: Mapping[str, Any]) -> Policy:
-    """Return the policy with these fields, ignoring those of later versions."""
     known = {one.name for one in fields(Policy)}
     return Policy(**{name: value for name, value in kept.items() if name in known})

@@ -528,7 +528,6 @@ class PlanRequests:
         return tokens_of(request.files, self._facts[request.model].token_rule) if request.files else (0, 0)
 
     def _shared(self, step: int, request: Request) -> tuple[int, int]:
-        """Return the tokens a request writes to the shared cache, estimated and at most."""
         if not request.cached:
             return 0, 0
         return context_tokens(request.context or self._plan.context_of(step), self._facts[request.model].token_rule)
@@ -565,7 +564,6 @@ class Counting:
         self._excess: dict[bool, dict[str, int]] = {False: {}, True: {}}  # of bounds by bytes, and by counts
 
     def ask(self, step: int, request: Request) -> bool:
-        """Queue a step's next request for counting; return True if it must wait for the count."""
         if step in self._asked:
             return True
         if self._countless:

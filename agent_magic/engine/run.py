@@ -397,7 +397,6 @@ class Engine:
                 raise TypeError(decision)
 
     def _judged(self, step: int, outcome: Outcome, answer: Answer, now: float) -> list[Action]:
-        """Decide what follows a response that is not a plain answer."""
         turns, result = self._turns.get(step, ()), self.record.results[step]
         is_last = bool(result.attempts[-1].request.tool_choice)
         if not is_last and (wanted := self._requests.calls(step, answer)):
@@ -428,7 +427,6 @@ class Engine:
         return self._passed_on(step, answer, now)
 
     def _may_speak(self, step: int, turns: int) -> bool:
-        """Return whether a step with an empty answer after calls may be asked once more."""
         called = self.record.results[step].calls
         return bool(called) and step not in self._asked_again and turns < self._requests.max_turns(step)
 
@@ -508,7 +506,6 @@ class Engine:
         return self._take(self.conductor.failed(step, failure, now), now)
 
     def _call_aborted(self, step: int, now: float) -> list[Action]:
-        """End a step that was stopped between requests, or a task."""
         why = self.aborting.pop(step)
         self._to_agree.pop(step, None)
         if why in {LATE, OVER}:
@@ -516,7 +513,6 @@ class Engine:
         return self._take(self.conductor.cancelled(step, now), now)
 
     def _passed_on(self, step: int, answer: Answer, now: float) -> list[Action]:
-        """Pass an answer on, after approval if it needs one."""
         if step not in self._asked_of:
             return self._succeeded(step, answer, now)
         result = self.record.results[step]

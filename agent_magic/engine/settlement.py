@@ -50,7 +50,6 @@ class Settlement:
         return attempts[-1] if attempts and attempts[-1].ended is None else None
 
     def settle(self, step: int, outcome: Outcome, failure: Failure | None, now: float) -> None:
-        """Return the reserve of a request, and record its end."""
         answer, usage = outcome.answer, outcome.usage
         attempts = self._record.results[step].attempts
         attempt = attempts[-1] if attempts else None

@@ -44,7 +44,6 @@ class Budget:
 
     @property
     def waiting_helps(self) -> bool:
-        """True if a reserve may be returned."""
         return bool(self._aside)
 
     def fits(self, worst: Worst) -> bool:

@@ -140,7 +140,6 @@ class Gate:
         return None
 
     def _eases(self, agent: int) -> bool:
-        """Make the agent's next request cheaper, if demanded; the caller then asks again."""
         return self._ease is not None and self._ease(agent)
 
     def leave(self) -> None:
@@ -187,7 +186,6 @@ class Gate:
         return self._budget is not None and not self._budget.fits(worst) and self._budget.fits(least)
 
     def _impatient(self, agent: int, hold: Hold, now: float) -> Never | None:
-        """Give up if the provider demands a longer wait than the agent's patience."""
         wait_s = hold.until_s - self._began_s - now
         if self._patience_s is None or hold.reason != "backoff" or wait_s <= self._patience_s[agent]:
             return None

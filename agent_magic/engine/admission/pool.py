@@ -26,7 +26,6 @@ class Pool:
         return seat
 
     def has_room(self, seat: Seat) -> bool:
-        """Return whether the run may take a slot; otherwise it waits for one."""
         if len(self._seats) == 1:
             return True
         seat.asked = True
@@ -83,7 +82,6 @@ class Seat:
         self.asked = False
 
     def is_free(self) -> bool:
-        """Return whether a slot is free; otherwise the run is woken when one may be."""
         return self._pool.has_room(self)
 
     def take(self) -> None:

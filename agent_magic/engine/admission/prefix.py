@@ -95,13 +95,11 @@ class Prefixes:
             group.leader, group.led_s = agent, now
 
     def began(self, agent: int) -> None:
-        """Record that the agent's answer has begun: its cache entry can be read."""
         group = self._groups[agent]
         if group is not None and group.leader == agent:
             group.leader, group.warm_until_s = None, group.led_s + group.life_s
 
     def ended(self, agent: int, read_tokens: int | None, *, followed: bool) -> None:
-        """Record the end of the agent's request; `followed` if it was sent when the entry was warm."""
         group = self._groups[agent]
         if group is None:
             return
@@ -123,7 +121,6 @@ def paying_groups(
     *,
     always: bool = False,
 ) -> list[str | None]:
-    """Return the group of each agent for which a shared cache pays, or of all with `always`."""
     names = [None if one is None else f"{model}/{one}" for model, one in zip(models, contexts, strict=True)]
     sizes: dict[str, int] = {}
     for name in names:

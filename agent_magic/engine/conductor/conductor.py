@@ -332,7 +332,6 @@ class Conductor:
         return self._go_on(now)
 
     def held_by(self, agent: int) -> str:
-        """Return the cause of a ready agent's wait: `slot`, `requests`, `input`, `output`, `budget`, `barrier`, ..."""
         if self._state[agent] == BACKOFF:
             return "backoff"
         if self._state[agent] != READY:
@@ -374,7 +373,6 @@ class Conductor:
         return self._go_on(now)
 
     def retry(self, now: float, agents: Iterable[int] | None = None) -> list[Decision]:
-        """Run unsuccessful agents again, these or all; see `to_reopen`."""
         if not self._ends.cut and self._open:
             self._reopen(range(len(self._state)) if agents is None else agents, now)
         return self._go_on(now)
@@ -405,7 +403,6 @@ class Conductor:
         self._ends.done = {}
 
     def _make_ready(self, agent: int, now: float, *, decided: bool = False) -> None:
-        """Queue a step, unless it is left out; `decided` skips that check."""
         if self._flow is not None and not decided and (why := self._why_left_out(agent)) is not None:
             self._leave_out(agent, why, now)
             return

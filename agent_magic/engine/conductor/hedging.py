@@ -68,7 +68,6 @@ class Latencies:
         self._latest.append(made)
 
     def ended(self, step: int, took_s: float | None, now: float) -> None:
-        """Record the end of a request; `None` if it was not answered."""
         made = self._open.pop(step, None)
         if made is not None:
             made.answered, made.took_s = took_s is not None, now - made.made_s if took_s is None else took_s

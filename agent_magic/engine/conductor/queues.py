@@ -49,7 +49,6 @@ class Order:
         self._ended, self._next = 0, 1
 
     def learn(self, agent: int, took_s: float) -> bool:
-        """Record the duration of a step; return True if the order was recomputed."""
         self._factors.add(self._kinds[agent], took_s, 1.0 if self._work_s is None else self._work_s[agent])
         self._ended += 1
         if self._ended < self._next:
@@ -96,7 +95,6 @@ class Queues:
         heappush(self._waiting[self._line_of[agent]], self._turns[agent])
 
     def rename(self, agent: int) -> None:
-        """Recompute the queue of an agent that changed its model, while it is not queued."""
         if self._name is not None:
             line = self._line_of[agent] = self._numbers.setdefault(self._name(agent), len(self._numbers))
             if line == len(self._waiting):
@@ -163,7 +161,6 @@ class Queues:
         self._reasons[line], self._since_s[line] = reason, now
 
     def reason(self, agent: int) -> str:
-        """Return the cause of the agent's wait: the barrier, or the current or last wait of its queue."""
         if self.barrier is not None and self.barrier.is_held(agent):
             return self.barrier.reason
         return self._reasons[self._line_of[agent]]
@@ -175,7 +172,6 @@ class Queues:
 
 
 def _numbered(name: Callable[[int], str], count: int) -> tuple[dict[str, int], list[int]]:
-    """Number names by first appearance; return the number of each name, and of each agent."""
     numbers: dict[str, int] = {}
     return numbers, [numbers.setdefault(name(agent), len(numbers)) for agent in range(count)]
 
@@ -226,7 +222,6 @@ class Barrier:
         return passed
 
     def reopened(self, agent: int) -> bool:
-        """Record that an agent runs again; return True if this closes layers."""
         layer = self._layer[agent]
         self._left[layer] += 1
         closes, self._open = layer < self._open, min(layer, self._open)

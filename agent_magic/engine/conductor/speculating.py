@@ -141,7 +141,6 @@ class SpeculatingConductor(HedgingConductor):
 
 
 def conductor_for(plan: Plan, requests: Requests) -> Callable[..., Conductor]:
-    """Return the simplest conductor class that supports the plan."""
     flow = plan.flow
     if flow is None or requests.flow is None or not (flow.races or flow.ahead_of):
         return Conductor

@@ -89,7 +89,6 @@ class Bucket:
         return (need - self._unbounded(now)) / (self.rate - self.external_rate)
 
     def step_s(self, amount: float) -> float:
-        """Return the pause in seconds after an amount was taken."""
         if not self.rate:
             return 0.0
         saved = max(0.0, self.level - self.margin) / GLIDE_S
@@ -200,7 +199,6 @@ class Bucket:
             self.source, self.limit, self.capacity = "inferred", counted, counted
 
     def recall(self, ceiling: Ceiling, source: LimitSource, now: float) -> None:
-        """Start from a limit of an earlier session; the first reading replaces it."""
         if self.source is None:
             self.source = source
             self._set_limit(ceiling.per_minute)
@@ -248,7 +246,6 @@ class Bucket:
         return self.level + (now - self._at_s) * (self.rate - self.external_rate)
 
     def _learn(self, reading: Reading, amount: float, now: float) -> None:
-        """Record the limit and the highest level seen."""
         if self.source == "inferred" and not self.announced:
             self._own = self._given  # the inferred limit was this one
         self.announced = reading.limit
@@ -275,7 +272,6 @@ class Bucket:
         return True
 
     def _lose(self, missing: float, now: float, *, was_full: bool) -> None:
-        """Lower the level by others' use, up to a fair share."""
         if not was_full:
             self._advance(now)
             if self._fair:

@@ -282,7 +282,6 @@ class ClassPacer:
         )
 
     def load(self, now: float) -> float:
-        """Return the used share of the tightest limit; 0 if no limit is known."""
         known = [one for one in self._buckets.values() if one.rate]
         return max((1 - one.level_at(now) / one.capacity for one in known), default=0.0)
 
@@ -343,7 +342,6 @@ class ClassPacer:
         self._heed()
 
     def recall_learned(self, learned: Learned, now: float, age_s: float = 0.0) -> None:
-        """Start from the lessons and levels of an earlier session, `age_s` seconds old."""
         self._inputs.recall(*learned.inputs)
         self._outputs.recall(*learned.outputs)
         self.output.recall(learned.ahead, learned.answers)

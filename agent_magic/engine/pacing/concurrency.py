@@ -97,7 +97,6 @@ class Concurrency:
         return Hold("concurrent", until_s) if now < until_s else None
 
     def step_s(self, now: float) -> float:
-        """Return for how long nothing should follow a request."""
         if self.is_sure or not self.kept or not self._lately:
             return 0.0
         return float(2 ** -max(0.0, (now - self._began_s) / DOUBLE_S) / self._lately)

@@ -31,7 +31,6 @@ class Output:
 
     @property
     def ahead_s(self) -> float:
-        """Average seconds a token is under way, as far as known."""
         # Complete answers tell that best, but the first of them are the shortest, so running ones count too.
         known_s = self._ahead.value if self._ahead.expected else 0.0
         return max(known_s, self._held / max(1.0, self._used + self.under_way))

@@ -232,7 +232,6 @@ class Window:
             self._base = self.rate
 
     def _many(self, passed: int, now: float, wait_s: float) -> None:
-        """Infer the limit from more refusals than chance explains."""
         top = self.rate or self._pace / PACE_S
         self._base = min(max(passed / max(now - self._then_s, 0.1), top / 2), LESS * top)
         keep_s = min(max(4.0, 2 * (now - self._limit_s)), SOONEST_S + EACH / self._base, LONGEST_S)
@@ -240,7 +239,6 @@ class Window:
         self._begin(now, max(0.0, wait_s - 1.0), wait_s)
 
     def _measure(self, passed: int, now: float, wait_s: float, burst: int) -> None:
-        """Infer the limit from the requests since its last refusal."""
         owed_s = max(0.0, wait_s - 1.0)
         past_s = max(now + owed_s - self._then_s, 0.1)
         open_s = max(past_s - self._paused_s, 0.1)
