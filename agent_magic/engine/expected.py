@@ -1,4 +1,4 @@
-"""Expected work of steps from earlier answers. It decides the order of ready steps."""
+"""Expected work of steps from earlier answers: it orders ready steps, and tells for `--degrade` if time is short."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.declare.equal_steps import for_all
+from agent_magic.declare.flow import is_reserved
 from agent_magic.record.history import History, kin_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from agent_magic.declare.dag import Dag
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
     from agent_magic.record.history import Past
+
 
 _Key = tuple[str, str, str]
 """Agent or group name, and model."""
@@ -119,3 +122,45 @@ def _share_used(agents: Sequence[Step], keys: Sequence[_Key], rows: Mapping[_Key
     capped = {key: agent.max_tokens for agent, key in zip(agents, keys, strict=True) if agent.max_tokens}
     shares = [row.output_tokens / most for key, most in capped.items() for row in rows[key] if row.output_tokens]
     return median(shares) if shares else 1.0
+
+
+ANEW = 8
+"""The estimate is renewed after this fraction (1/8) of new durations."""
+
+
+class Pressure:
+    """Knows if a run is short of time: its longest path, or its work divided by the slots, exceeds what is left."""
+
+    def __init__(self, plan: Plan, dag: Dag, deadline_s: float, slots: int, work_s: Sequence[float] | None) -> None:
+        self._dag, self._deadline_s, self._slots, self._known = dag, deadline_s, slots, work_s is not None
+        needed = [not (one.is_task or is_reserved(one)) for one in plan.agents]
+        self._work = [
+            seconds if counts else 0.0 for seconds, counts in zip(work_s or [1.0] * len(plan), needed, strict=True)
+        ]
+        self._kinds, self._factors = kinds_of(plan), Factors()
+        self._to_do = {step for step, counts in enumerate(needed) if counts}
+        self._path_s: list[float] = []
+        self._work_s: list[float] = []
+        self._volume_s = 0.0
+        self._ended = self._next = 0
+
+    def learn(self, step: int, took_s: float) -> None:
+        if self._work[step] > 0:
+            self._factors.add(self._kinds[step], took_s, self._work[step])
+            self._ended += 1
+            self._known = True
+
+    def began(self, step: int) -> None:
+        if step in self._to_do:
+            self._to_do.discard(step)
+            self._volume_s -= self._work_s[step] if self._work_s else 0.0
+
+    def is_late(self, step: int, now: float) -> bool:
+        if not self._known:
+            return False
+        if not self._work_s or self._ended >= self._next:
+            self._work_s = [work * self._factors.of(kind) for work, kind in zip(self._work, self._kinds, strict=True)]
+            self._path_s = self._dag.remaining(self._work_s)
+            self._volume_s = sum(self._work_s[one] for one in self._to_do)
+            self._next = self._ended + max(1, self._ended // ANEW)
+        return max(self._path_s[step], self._volume_s / self._slots) > self._deadline_s - now

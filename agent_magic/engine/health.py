@@ -16,7 +16,7 @@ from agent_magic.record.events import AttemptEnded, AttemptStarted, FirstToken
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent_magic.engine.pacing.health import LimitUse
+    from agent_magic.engine.pacing.class_pacer import LimitUse
     from agent_magic.record.events import Event
     from agent_magic.record.results import RunRecord
 

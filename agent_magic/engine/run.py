@@ -7,7 +7,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from agent_magic.engine.actions import (
+from agent_magic.engine.admission.breaker import Breakers
+from agent_magic.engine.admission.budget import Budget
+from agent_magic.engine.admission.gate import TOO_MANY_REQUESTS, Gate
+from agent_magic.engine.calls import Call, Calls, Resources, Result, Wanted
+from agent_magic.engine.conductor.speculating import conductor_for
+from agent_magic.engine.contract import (
+    NO_STEPS,
+    UNSENT,
     Abort,
     Action,
     Ask,
@@ -22,14 +29,7 @@ from agent_magic.engine.actions import (
     Take,
     WakeAt,
 )
-from agent_magic.engine.admission.breaker import Breakers
-from agent_magic.engine.admission.budget import Budget
-from agent_magic.engine.admission.gate import TOO_MANY_REQUESTS, Gate
-from agent_magic.engine.admission.pressure import Pressure
-from agent_magic.engine.calls import Call, Calls, Resources, Result, Wanted
-from agent_magic.engine.conductor.speculating import conductor_for
-from agent_magic.engine.contract import NO_STEPS, UNSENT
-from agent_magic.engine.expected import kinds_of
+from agent_magic.engine.expected import Pressure, kinds_of
 from agent_magic.engine.identical import Identical
 from agent_magic.engine.retry import Failure, failure_of, judge
 from agent_magic.engine.settlement import Settlement, skipped

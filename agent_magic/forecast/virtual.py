@@ -10,8 +10,7 @@ import heapq
 import math
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-from agent_magic.engine.actions import Abort, Begin, Count, Done, Send, WakeAt
-from agent_magic.engine.contract import UNSENT
+from agent_magic.engine.contract import UNSENT, Abort, Begin, Count, Done, Send, WakeAt
 from agent_magic.engine.run import CUT
 from agent_magic.measure.server import NO_NEEDS, Serving
 from agent_magic.record.events import TICKS_PER_S, on_grid
@@ -19,9 +18,8 @@ from agent_magic.record.events import TICKS_PER_S, on_grid
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from agent_magic.engine.actions import Action
     from agent_magic.engine.calls import Call, Result
-    from agent_magic.engine.contract import Outcome
+    from agent_magic.engine.contract import Action, Outcome
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.run import Engine
     from agent_magic.record.request import Request

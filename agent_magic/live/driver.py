@@ -16,10 +16,9 @@ from secrets import randbits
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.user_code import reason_of
-from agent_magic.engine.actions import Abort, Ask, Begin, Count, Done, Send, WakeAt
 from agent_magic.engine.batching import LIVE_SHARE
 from agent_magic.engine.calls import Verdict
-from agent_magic.engine.contract import UNSENT
+from agent_magic.engine.contract import UNSENT, Abort, Ask, Begin, Count, Done, Send, WakeAt
 from agent_magic.engine.expected import expected_work_s
 from agent_magic.engine.requests import PlanRequests, timeouts_of
 from agent_magic.engine.run import CUT, Engine
@@ -46,10 +45,10 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from agent_magic.declare.plan import Plan
-    from agent_magic.engine.actions import Action
     from agent_magic.engine.admission.pool import Pool
     from agent_magic.engine.alerts import Alerts, OnAlert
     from agent_magic.engine.calls import Call, Result
+    from agent_magic.engine.contract import Action
     from agent_magic.engine.health import Health
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.policy import Policy

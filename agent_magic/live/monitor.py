@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.admission.gate import Gate
     from agent_magic.engine.alerts import Alerts, Episode, OnAlert
     from agent_magic.engine.health import Health
-    from agent_magic.engine.pacing.health import LimitUse
+    from agent_magic.engine.pacing.class_pacer import LimitUse
     from agent_magic.record.results import RunRecord
 
     Look = tuple[float, list[LimitUse], tuple[str, ...]]

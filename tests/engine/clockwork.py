@@ -10,8 +10,8 @@ import heapq
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_magic.engine.actions import Abort, Backoff, Done, Reopened, Send, Skipped, WakeAt
 from agent_magic.engine.conductor.conductor import Conductor
+from agent_magic.engine.contract import Abort, Backoff, Done, Reopened, Send, Skipped, WakeAt
 from agent_magic.engine.policy import Policy
 from agent_magic.engine.retry import Failure
 from agent_magic.record.events import AgentEnded, AgentReady

@@ -13,9 +13,8 @@ import pytest
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.resources import Held
-from agent_magic.engine.actions import Abort, Ask, Begin, Done, Send, WakeAt
 from agent_magic.engine.calls import Call, Calls, Resources, Result, Verdict, Wanted
-from agent_magic.engine.contract import Outcome
+from agent_magic.engine.contract import Abort, Ask, Begin, Done, Outcome, Send, WakeAt
 from agent_magic.engine.policy import Policy
 from agent_magic.engine.run import CUT, SPEAK, Engine
 from agent_magic.record.answer import TOOL_USE, Answer, Price, Usage

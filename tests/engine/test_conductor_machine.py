@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agent_magic.declare.dag import build_dag
-from agent_magic.engine.actions import Abort, Backoff, Done, Reopened, Send, Skipped, WakeAt
 from agent_magic.engine.conductor.conductor import Conductor
+from agent_magic.engine.contract import Abort, Backoff, Done, Reopened, Send, Skipped, WakeAt
 from agent_magic.engine.policy import Policy, Schedule
 from agent_magic.engine.retry import Failure
 from agent_magic.record.events import AgentEnded, AgentReady

@@ -20,9 +20,8 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool import tool
-from agent_magic.engine.actions import Abort, Ask, Begin, Send, WakeAt
 from agent_magic.engine.calls import Result, Verdict
-from agent_magic.engine.contract import UNSENT, Outcome
+from agent_magic.engine.contract import UNSENT, Abort, Ask, Begin, Outcome, Send, WakeAt
 from agent_magic.engine.policy import Policy
 from agent_magic.engine.requests import PlanRequests
 from agent_magic.engine.retry import failure_of

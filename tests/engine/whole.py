@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.dag import build_dag
 from agent_magic.declare.plan import Plan
-from agent_magic.engine.actions import Abort, Done, Send
 from agent_magic.engine.admission.breaker import Fault
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import Prefixes
 from agent_magic.engine.admission.room import Need
-from agent_magic.engine.contract import Outcome, WithoutCalls
+from agent_magic.engine.contract import Abort, Done, Outcome, Send, WithoutCalls
 from agent_magic.engine.retry import failure_of
 from agent_magic.engine.run import Engine
 from agent_magic.errors import Late, RateLimited

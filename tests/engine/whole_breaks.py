@@ -14,7 +14,6 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.engine.actions import WakeAt
 from agent_magic.engine.admission import breaker
 from agent_magic.engine.admission.breaker import BurnBreaker, ErrorBreaker
 from agent_magic.engine.admission.budget import Budget
@@ -24,13 +23,14 @@ from agent_magic.engine.admission.pool import Pool as Session
 from agent_magic.engine.admission.pool import Seat
 from agent_magic.engine.admission.prefix import Prefixes
 from agent_magic.engine.calls import Holding
-from agent_magic.engine.conductor.attempts import Slots, Tries
 from agent_magic.engine.conductor.conductor import Conductor
 from agent_magic.engine.conductor.queues import Barrier
+from agent_magic.engine.contract import WakeAt
 from agent_magic.engine.pacing import class_pacer
 from agent_magic.engine.pacing import window as pacer_window
 from agent_magic.engine.pacing.bucket import Bucket
 from agent_magic.engine.pacing.class_pacer import ClassPacer
+from agent_magic.engine.retry import Slots, Tries
 
 if TYPE_CHECKING:
     from collections.abc import Callable

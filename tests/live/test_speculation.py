@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic.api import Run
 from agent_magic.declare.flow import CONDITION
-from agent_magic.engine.actions import Abort, Done, Skipped
 from agent_magic.engine.conductor.speculating import conductor_for
+from agent_magic.engine.contract import Abort, Done, Skipped
 from agent_magic.engine.expected import kinds_of
 from agent_magic.engine.policy import Policy
 from agent_magic.engine.requests import PlanChoices, PlanRequests

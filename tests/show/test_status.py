@@ -6,7 +6,7 @@ import pytest
 
 from agent_magic.api import Agent, Plan
 from agent_magic.engine.health import Health, Thresholds, Watch, health_of, record_health
-from agent_magic.engine.pacing.health import LimitUse
+from agent_magic.engine.pacing.class_pacer import LimitUse
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Rejected
 from agent_magic.show.live.status import strip_of

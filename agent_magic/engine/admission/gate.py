@@ -20,10 +20,9 @@ if TYPE_CHECKING:
     from agent_magic.engine.admission.key import Key
     from agent_magic.engine.admission.pool import Seat
     from agent_magic.engine.admission.prefix import Prefixes
-    from agent_magic.engine.admission.pressure import Pressure
     from agent_magic.engine.admission.room import Need
-    from agent_magic.engine.pacing.class_pacer import Ticket
-    from agent_magic.engine.pacing.health import LimitUse
+    from agent_magic.engine.expected import Pressure
+    from agent_magic.engine.pacing.class_pacer import LimitUse, Ticket
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.record.answer import Usage

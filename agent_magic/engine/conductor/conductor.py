@@ -17,13 +17,12 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.engine.actions import Abort, Backoff, Decision, Done, Reopened, Send, Skipped, Take, WakeAt
 from agent_magic.engine.admission.room import FOREVER, Hold, Never
 from agent_magic.engine.calls import Holding, Resources
-from agent_magic.engine.conductor.attempts import Slots, Tries
 from agent_magic.engine.conductor.queues import Order, Queues, barrier_of
-from agent_magic.engine.contract import NO_STEPS
+from agent_magic.engine.contract import NO_STEPS, Abort, Backoff, Decision, Done, Reopened, Send, Skipped, Take, WakeAt
 from agent_magic.engine.identical import IDENTICAL
+from agent_magic.engine.retry import Slots, Tries
 from agent_magic.record.events import AgentEnded, AgentReady
 from agent_magic.record.quick_tuples import new_tuple
 

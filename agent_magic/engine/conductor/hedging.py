@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.flow import UNUSED, Left
 from agent_magic.declare.race import share_of
-from agent_magic.engine.actions import WakeAt
 from agent_magic.engine.conductor.conductor import ENDED, HEDGES, RUNNING
 from agent_magic.engine.conductor.racing import RacingConductor
+from agent_magic.engine.contract import WakeAt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from agent_magic.declare.dag import Dag
     from agent_magic.declare.plan import Plan
-    from agent_magic.engine.actions import Decision
+    from agent_magic.engine.contract import Decision
     from agent_magic.engine.policy import Policy
     from agent_magic.engine.retry import Failure
     from agent_magic.record.answer import Status

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.flow import Left
 from agent_magic.declare.race import BEATEN, NO_ANSWER
-from agent_magic.engine.actions import Abort, Send
 from agent_magic.engine.conductor.conductor import ENDED, PASSED_ON, PENDING, UNDER_WAY, Conductor, to_reopen
+from agent_magic.engine.contract import Abort, Send
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
     from agent_magic.declare.dag import Dag
-    from agent_magic.engine.actions import Decision
-    from agent_magic.engine.contract import Requests
+    from agent_magic.engine.contract import Decision, Requests
     from agent_magic.engine.policy import Policy
     from agent_magic.record.answer import Status
 

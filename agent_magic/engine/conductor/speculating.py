@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.each import group_of
 from agent_magic.declare.flow import CONDITION
-from agent_magic.engine.actions import Abort
 from agent_magic.engine.conductor.conductor import AWAY, ENDED, PENDING, UNDER_WAY, Conductor
 from agent_magic.engine.conductor.hedging import HedgingConductor
 from agent_magic.engine.conductor.racing import RacingConductor
+from agent_magic.engine.contract import Abort
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.dag import Dag
     from agent_magic.declare.flow import Left
     from agent_magic.declare.plan import Plan
-    from agent_magic.engine.actions import Decision
-    from agent_magic.engine.contract import Requests
+    from agent_magic.engine.contract import Decision, Requests
     from agent_magic.engine.policy import Policy
     from agent_magic.record.answer import Status
 

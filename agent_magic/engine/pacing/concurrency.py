@@ -6,7 +6,7 @@ import math
 from typing import Final
 
 from agent_magic.engine.admission.room import Hold
-from agent_magic.engine.pacing.ratio import Ratio
+from agent_magic.engine.pacing.output import Ratio
 
 AGREES: Final = math.log(0.9 / 0.1)
 """Log odds of a refusal with the full number under way. Such a server refuses it nearly always; one with a rate limit

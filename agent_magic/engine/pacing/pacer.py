@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from agent_magic.engine.admission.breaker import Blame
-    from agent_magic.engine.pacing.health import PoolHealth
+    from agent_magic.engine.pacing.class_pacer import PoolHealth
     from agent_magic.engine.pacing.limits import Dimension, Readings
     from agent_magic.engine.pacing.share import Demands, Share
     from agent_magic.record.terms import Ceilings

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from agent_magic.engine.health import Health
-    from agent_magic.engine.pacing.health import LimitUse
+    from agent_magic.engine.pacing.class_pacer import LimitUse
 
 GOOD = "API healthy"
 HELD = "nothing new is sent"
