@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from agent_magic.engine.policy import Policy
     from agent_magic.errors import AgentMagicError
     from agent_magic.forecast.calibration import calibration
-    from agent_magic.forecast.capacity import capacity, monthly, roi, speedup_bounds
-    from agent_magic.forecast.tiers import tiers
-    from agent_magic.live.controls import Controls
+    from agent_magic.forecast.capacity import capacity, monthly, roi, speedup_bounds, tiers
+    from agent_magic.live.driver import Controls
     from agent_magic.live.mcp import McpServer
     from agent_magic.live.people import Desk, Question
     from agent_magic.live.saving import save
@@ -119,7 +118,7 @@ _PLACES = {
     "Context": "agent_magic.declare.context",
     "Ledger": "agent_magic.api.ledger",
     "Limits": "agent_magic.engine.pacing.limits",
-    "Controls": "agent_magic.live.controls",
+    "Controls": "agent_magic.live.driver",
     "Autoscale": "agent_magic.providers.dask.scaling",
     "Dask": "agent_magic.providers.dask.client",
     "Pool": "agent_magic.providers.pool",
@@ -157,7 +156,7 @@ _PLACES = {
     "tradeoff": "agent_magic.show.charts.tradeoff",
     "monthly": "agent_magic.forecast.capacity",
     "roi": "agent_magic.forecast.capacity",
-    "tiers": "agent_magic.forecast.tiers",
+    "tiers": "agent_magic.forecast.capacity",
     "speedup_bounds": "agent_magic.forecast.capacity",
     "share": "agent_magic.api.sharing",
     "start": "agent_magic.api.running",

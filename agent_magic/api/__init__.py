@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.agent import Agent
     from agent_magic.declare.context import Context
     from agent_magic.engine.policy import Policy
-    from agent_magic.live.controls import Controls
+    from agent_magic.live.driver import Controls
     from agent_magic.providers.anthropic.client import Claude
     from agent_magic.record.cassette.reading import read_cassette
     from agent_magic.record.ledger.store import MEMORY
@@ -63,7 +63,7 @@ __getattr__ = lazy_names(
         "Agent": "agent_magic.declare.agent",
         "Claude": "agent_magic.providers.anthropic.client",
         "Context": "agent_magic.declare.context",
-        "Controls": "agent_magic.live.controls",
+        "Controls": "agent_magic.live.driver",
         "Ledger": "agent_magic.api.ledger",
         "Plan": "agent_magic.api.plan",
         "Policy": "agent_magic.engine.policy",

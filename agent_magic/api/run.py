@@ -15,9 +15,9 @@ from agent_magic.declare.units import plural
 from agent_magic.engine.health import record_health
 from agent_magic.errors import DeclarationError, PlanError
 from agent_magic.forecast.advice.advice import Advice, advise
+from agent_magic.forecast.advice.finding import Outlook
 from agent_magic.forecast.calibration import Forecasts
 from agent_magic.forecast.forecast import Forecaster
-from agent_magic.forecast.outlook import Outlook
 from agent_magic.forecast.whatif import forecast_one, nearby, whatif_frame
 from agent_magic.measure.compare import measure_against, record_of
 from agent_magic.measure.dead import to_requeue

@@ -20,11 +20,11 @@ from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.pacing.routing import Endpoints, Router, as_route
 from agent_magic.engine.requests import timeouts_of
 from agent_magic.forecast.estimate.agents import batch_span
+from agent_magic.forecast.evidence import ceilings_for, facts_of, known_to, policy_of
 from agent_magic.forecast.pace import RANK
 from agent_magic.forecast.provider import Outage
 from agent_magic.forecast.servers import open_s, server_words
 from agent_magic.forecast.service import Pricing, play
-from agent_magic.forecast.terms import ceilings_for, facts_of, known_to, policy_of
 from agent_magic.forecast.work import Evidence, Works
 from agent_magic.measure.metrics import Summary, summarize
 from agent_magic.measure.server import shortest_s

@@ -21,9 +21,8 @@ from agent_magic.engine.requests import LONGEST_TOKEN, OVERHEAD_TOKENS
 from agent_magic.engine.retry import Failure, failure_of
 from agent_magic.engine.run import Engine
 from agent_magic.errors import Escalated, Unreachable
-from agent_magic.forecast.evidence import CONTINUES
+from agent_magic.forecast.evidence import CONTINUES, facts_of
 from agent_magic.forecast.provider import Input, Outage, Provider, Refusal
-from agent_magic.forecast.terms import facts_of
 from agent_magic.forecast.virtual import NEVER, Flight, Served, VirtualDriver
 from agent_magic.measure.server import At, Needs, Serving, limit_of
 from agent_magic.record.answer import ESCALATED, NOT_BILLED, NOTHING_USED, PAUSED, TOOL_USE, Answer, Price, Usage

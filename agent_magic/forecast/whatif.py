@@ -17,9 +17,9 @@ from agent_magic.engine.pacing.routing import as_route
 from agent_magic.engine.policy import POLICY_WORDS as POLICY_TERMS
 from agent_magic.engine.policy import as_policy
 from agent_magic.errors import DeclarationError, did_you_mean
+from agent_magic.forecast.evidence import OTHERS, facts_of
 from agent_magic.forecast.forecast import Forecaster, Scenario
 from agent_magic.forecast.provider import Outage
-from agent_magic.forecast.terms import OTHERS, facts_of
 from agent_magic.measure.frames import make_frame
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.prices import Prices, checked_prices, listed_models, near_model

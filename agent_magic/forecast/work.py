@@ -12,6 +12,7 @@ from agent_magic.forecast.evidence import (
     BEATEN_BY_OTHERS,
     FAULTS,
     NOT_IN_BATCH,
+    facts_of,
     needed_tokens,
     refusal_s_of,
     rows_of,
@@ -31,7 +32,6 @@ from agent_magic.forecast.pace import (
     timing_of,
     tokens_factor,
 )
-from agent_magic.forecast.terms import facts_of
 from agent_magic.measure.server import CONSTANT, NEVER, NO_NEEDS, Needs
 from agent_magic.measure.server_fit import Observed, asked_at, at_of, fit, is_forecast
 from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED

@@ -1,19 +1,38 @@
-"""The health of a run, computed on demand, and its alerts, checked as it runs."""
+"""What watches a run: its health, computed on demand, its alerts, and its log.
+
+The log is in `logging.getLogger("agent_magic")` at DEBUG: events with time and reason. No line has a prompt, an answer,
+a key, or arguments or results of calls.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from agent_magic.engine.alerts import AlertWatch, slots_of
 from agent_magic.engine.health import Thresholds, Watch, health_of
+from agent_magic.record.events import (
+    AgentEnded,
+    AgentReady,
+    AttemptEnded,
+    AttemptStarted,
+    BackoffStarted,
+    CallEnded,
+    CallStarted,
+    FirstToken,
+    RunEnded,
+)
+from agent_magic.record.plaintext import single_line
+from agent_magic.record.reasons import held
 
 if TYPE_CHECKING:
     from agent_magic.engine.admission.gate import Gate
     from agent_magic.engine.alerts import Alerts, Episode, OnAlert
     from agent_magic.engine.health import Health
     from agent_magic.engine.pacing.class_pacer import LimitUse
-    from agent_magic.record.results import RunRecord
+    from agent_magic.record.events import Event
+    from agent_magic.record.results import AgentResult, RunRecord
 
     Look = tuple[float, list[LimitUse], tuple[str, ...]]
     """The time of the query, the use of the limits, and what blocks all requests."""
@@ -72,3 +91,49 @@ class AlertMonitor:
             for episode in began:  # later: a mistake in it must not end a run that was paid for
                 loop.call_soon(alerts.tell, episode)
         return alerts.on_alert
+
+
+LOG = logging.getLogger("agent_magic")
+
+
+def tell(record: RunRecord, since: int) -> int:
+    """Log the events of a run from a number on; return the number for the next call."""
+    events = record.events
+    for event in events[since:]:
+        if isinstance(event, RunEnded):
+            LOG.debug("%.3f s: the run %s", event.at_s, "was stopped" if event.cut else "is over")
+        else:
+            result = record.results[event.agent]
+            LOG.debug("%.3f s: %s %s", event.at_s, result.name, _what(event, result))
+    return len(events)
+
+
+def _of_call(event: CallStarted | CallEnded, result: AgentResult) -> str:
+    if isinstance(event, CallStarted):
+        return f"begins call {event.number}: {single_line(event.tool)}{held(event.held_by)}"
+    took_s = event.at_s - result.call(event.number).started_s
+    return f"ended call {event.number}: {event.kind or event.status} after {took_s:.3f} s"
+
+
+def _what(event: Event, result: AgentResult) -> str:
+    match event:
+        case AgentReady():
+            return "is ready"
+        case AttemptStarted():
+            return f"sends attempt {event.number} to {event.request.model}{held(event.held_by)}"
+        case FirstToken():
+            return f"has the first token of attempt {event.number}"
+        case AttemptEnded():
+            used = event.usage
+            tokens = "unknown tokens"
+            if used is not None and used.total_input_tokens is not None and used.output_tokens is not None:
+                tokens = f"{used.total_input_tokens} input and {used.output_tokens} output tokens"
+            return f"ended attempt {event.number}: {event.kind or 'answered'}, {tokens}"
+        case CallStarted() | CallEnded():
+            return _of_call(event, result)
+        case BackoffStarted():
+            return f"tries again at {event.until_s:.3f} s"
+        case AgentEnded():
+            return f"{event.status}{f' ({event.kind})' if event.kind else ''}"
+        case _:
+            return "is to run again"

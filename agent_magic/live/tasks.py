@@ -1,12 +1,15 @@
-"""The tasks of a run, and their one owner."""
+"""The tasks of a run, and their one owner; and calls that may wait a moment."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
+
+    Calls = dict[Callable[[], None], None]
 
 T = TypeVar("T")
 
@@ -141,3 +144,28 @@ class Tasks:
             raise ExceptionGroup("a bug ended the run", self._bugs)
         if cancelled is not None:
             raise cancelled
+
+
+MOMENT_S: Final = 0.25
+_waiting: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Calls]] = WeakKeyDictionary()
+"""The pending calls of each loop."""
+
+
+def in_a_moment(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """Call it by one timer of the loop for all, since a loop keeps and sorts even cancelled timers."""
+    calls = _waiting.get(loop)
+    if calls is None:
+        calls = _waiting[loop] = {}
+        loop.call_later(MOMENT_S, _call_all, loop)
+    calls[call] = None
+
+
+def forget(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    """Cancel a pending call; the timer stays for the next run."""
+    if (calls := _waiting.get(loop)) is not None:
+        calls.pop(call, None)
+
+
+def _call_all(loop: asyncio.AbstractEventLoop) -> None:
+    for call in _waiting.pop(loop):
+        call()

@@ -7,7 +7,7 @@ import importlib.util
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent_magic.live.shared_timer import MOMENT_S, forget, in_a_moment
+from agent_magic.live.tasks import MOMENT_S, forget, in_a_moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from agent_magic.api.asking import TerminalAsker
 from agent_magic.declare.units import seconds
 from agent_magic.errors import CassetteError, NotConnected, ReplayMiss
 from agent_magic.forecast.remaining import remaining
-from agent_magic.live.controls import Controls
+from agent_magic.live.driver import Controls
 from agent_magic.live.people import Desk
 from agent_magic.live.playing import Player, lay
 from agent_magic.live.vitals import Sampling

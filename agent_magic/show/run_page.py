@@ -18,7 +18,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.declared import declared_names
 from agent_magic.declare.validation import must_be
 from agent_magic.errors import AgentMagicError
-from agent_magic.forecast.terms import policy_of
+from agent_magic.forecast.evidence import policy_of
 from agent_magic.measure.frames import agents_frame
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, read_cassette

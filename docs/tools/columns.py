@@ -89,8 +89,8 @@ FRAMES: Final = (
     Frame("plan.todo()", "measure.plans.TODO", "A row per step, in an order in which they can be done."),
     Frame("plan.diff(other)", "measure.plans.DIFF", "A row per option or value that differs, per step come or gone."),
     Frame("am.capacity(...).frame", "forecast.capacity.CAPACITY", "A row per limit that was given."),
-    Frame("am.tiers(...).frame", "forecast.tiers.TIERS", "A row per rate of jobs."),
-    Frame("am.tiers(...).without_region(2)", "forecast.tiers.LOST", "A row per rate: what the loss of a region does."),
+    Frame("am.tiers(...).frame", "forecast.capacity.TIERS", "A row per rate of jobs."),
+    Frame("am.tiers(...).without_region(2)", "forecast.capacity.LOST", "A row per rate: what losing a region does."),
     Frame("am.Ledger().runs", "measure.frames.RUNS", "A row per run of the ledger, the newest first."),
     Frame("am.Ledger().dead()", "measure.dead.ALL_DEAD", "A row per failure of the last runs that stands."),
 )

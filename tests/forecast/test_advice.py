@@ -22,8 +22,7 @@ from agent_magic.api import Run
 from agent_magic.errors import DeclarationError, Overloaded, RateLimited
 from agent_magic.forecast.advice import rules, structure
 from agent_magic.forecast.advice.advice import ADVICE, SITUATIONS, fitting, in_situation
-from agent_magic.forecast.advice.finding import PRACTICES, UNLIMITED, Finding, practices
-from agent_magic.forecast.outlook import NEAR, Outlook
+from agent_magic.forecast.advice.finding import NEAR, PRACTICES, UNLIMITED, Finding, Outlook, practices
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.history import History
 from agent_magic.record.prices import Prices, TokenPrice

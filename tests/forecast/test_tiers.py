@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic.errors import AgentMagicError
-from agent_magic.forecast.tiers import LOST, TIERS
+from agent_magic.forecast.capacity import LOST, TIERS
 
 positive = st.floats(0.01, 1e5)
 

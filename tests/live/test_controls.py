@@ -16,8 +16,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Overloaded, Rejected, UnknownAgent
-from agent_magic.live.controls import Controls
-from agent_magic.live.driver import Driver
+from agent_magic.live.driver import Controls, Driver
 from agent_magic.measure.frames import agents_frame, attempts_frame
 from tests.live.virtual import Reply, Scripted, drive, run_virtually
 from tests.providers.wire import until

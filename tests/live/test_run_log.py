@@ -8,7 +8,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Overloaded
-from agent_magic.live.run_log import tell
+from agent_magic.live.monitor import tell
 from tests.live.virtual import Reply, drive
 from tests.show.calling import calling_run
 

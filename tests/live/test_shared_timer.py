@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from agent_magic.live.shared_timer import MOMENT_S, forget, in_a_moment
+from agent_magic.live.tasks import MOMENT_S, forget, in_a_moment
 from tests.live.virtual import run_virtually
 
 

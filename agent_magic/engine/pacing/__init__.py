@@ -24,7 +24,7 @@ nothing of our own limits. (Source: the vendor's page on rate limits.)
 * *What others use* with the same key (`bucket`). What goes missing without explanation, smoothed, is taken from the
   expected refill, up to half of the limit, or two pacers would starve each other. Kernels that tell each other divide
   the limit (`share`).
-* *How long answers are* (`ratio`, `output`). Expectations are corrected by what answers used. By Little's law as much
+* *How long answers are* (`output`). Expectations are corrected by what answers used. By Little's law as much
   output may be under way as flows in while it is.
 * *An unannounced limit* (`window`). One request, as through a half-open circuit breaker, until a reply begins or half a
   second has passed; then slow start by time, since refusals come at once and silence is good news. What passes between

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agent_magic.declare.units import dollars, known, seconds
 from agent_magic.declare.validation import is_word, must_be
 from agent_magic.errors import did_you_mean
-from agent_magic.forecast.advice.finding import CONCURRENT, Finding
+from agent_magic.forecast.advice.finding import CONCURRENT, Finding, Outlook
 from agent_magic.forecast.advice.rules import OF_PLANS, RULES
 from agent_magic.forecast.advice.structure import (
     WORTH_IT,
@@ -24,7 +24,6 @@ from agent_magic.forecast.advice.structure import (
     is_all_there,
     worth_it,
 )
-from agent_magic.forecast.outlook import Outlook
 from agent_magic.measure.frames import make_frame
 from agent_magic.record.display import Shown
 

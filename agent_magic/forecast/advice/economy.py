@@ -26,7 +26,7 @@ from agent_magic.forecast.advice.finding import (
     pays,
 )
 from agent_magic.forecast.advice.graded import how_sure, verdict_on
-from agent_magic.forecast.terms import facts_of
+from agent_magic.forecast.evidence import facts_of
 from agent_magic.forecast.work import Rewritten
 from agent_magic.record.answer import CHARS_PER_TOKEN
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agent_magic.declare.plan import Plan
+    from agent_magic.forecast.advice.finding import Outlook
     from agent_magic.forecast.evidence import Seen
     from agent_magic.forecast.forecast import Forecast
-    from agent_magic.forecast.outlook import Outlook
 
 CACHING = "the vendor's page on prompt caching"
 HEADROOM, ROUNDED = 2, 100

@@ -13,7 +13,7 @@ from agent_magic.measure.scores import FEW, reading
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from agent_magic.forecast.outlook import Outlook
+    from agent_magic.forecast.advice.finding import Outlook
     from agent_magic.measure.trial import Setting, Trial, Verdict
 
 RULE: Final = "the setting by its grades"

@@ -45,8 +45,8 @@ from agent_magic.record.reasons import wording
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from agent_magic.forecast.advice.finding import Outlook
     from agent_magic.forecast.forecast import Forecast
-    from agent_magic.forecast.outlook import Outlook
 
 
 MOST_ASKED = 12

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from agent_magic.declare.plan import Plan
-    from agent_magic.forecast.outlook import Outlook
+    from agent_magic.forecast.advice.finding import Outlook
     from agent_magic.record.results import AgentResult
 
 _FED = "\n\nPrevious outputs:\n\n"

@@ -12,8 +12,8 @@ from agent_magic.declare.content import tokens_of
 from agent_magic.declare.tool import Tool
 from agent_magic.engine.batching import BATCH_MOST_S, BATCH_S
 from agent_magic.engine.requests import OVERHEAD_TOKENS
+from agent_magic.forecast.evidence import facts_of
 from agent_magic.forecast.pace import ENOUGH, HIGH, LOW, UNSURE, Speeds, quantile, tokens_factor
-from agent_magic.forecast.terms import facts_of
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.history import History, kin_of
 from agent_magic.record.prices import SEARCH_USD

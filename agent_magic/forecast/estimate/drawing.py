@@ -23,9 +23,9 @@ from agent_magic.engine.identical import sharers_ahead
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.retry import Failure
 from agent_magic.forecast.estimate.agents import Guess, Span, guess_all
+from agent_magic.forecast.evidence import facts_of
 from agent_magic.forecast.pace import RANK, tokens_factor
 from agent_magic.forecast.service import Pricing, play
-from agent_magic.forecast.terms import facts_of
 from agent_magic.forecast.work import SAME, Try, Work
 from agent_magic.record.answer import ESCALATED
 from agent_magic.record.history import of_plan

@@ -21,10 +21,10 @@ from agent_magic.engine.requests import timeouts_of
 from agent_magic.forecast.estimate.agents import NOTHING, Guess, Span, batch_span, passes_on
 from agent_magic.forecast.estimate.drawing import HIGH_END, Drawing, weakest
 from agent_magic.forecast.estimate.value import Estimate, Expected
+from agent_magic.forecast.evidence import facts_of
 from agent_magic.forecast.forecast import Forecaster
 from agent_magic.forecast.pilot import Pilot, with_pilot
 from agent_magic.forecast.servers import NOTHING_KNOWN, Asked, KnownServers, server_words
-from agent_magic.forecast.terms import facts_of
 from agent_magic.measure.metrics import Summary, summarize
 from agent_magic.measure.path import find_path
 from agent_magic.measure.server import Needs

@@ -12,7 +12,7 @@ from IPython.core.error import UsageError
 from agent_magic.api import Controls
 from agent_magic.declare.tool import Tool
 from agent_magic.errors import Unreachable
-from agent_magic.forecast.terms import policy_of
+from agent_magic.forecast.evidence import policy_of
 from agent_magic.measure.metrics import summarize
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, add_plan
 from agent_magic.notebook.front_end import can_ask, can_decide, is_kernel, is_unwatched, note, say, show_page

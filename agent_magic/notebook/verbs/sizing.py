@@ -13,8 +13,7 @@ from IPython.core.error import UsageError
 from agent_magic.api import decompose
 from agent_magic.declare.units import count, dollars, plural, seconds
 from agent_magic.engine.pacing.limits import Limits
-from agent_magic.forecast.capacity import capacity, monthly, roi
-from agent_magic.forecast.tiers import tiers
+from agent_magic.forecast.capacity import capacity, monthly, roi, tiers
 from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
 from agent_magic.notebook.front_end import is_kernel, put_cell, say, show_page
 from agent_magic.show.page import Column, Line, Page, Table
