@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _replay(given: argparse.Namespace) -> int:
-    from agent_magic.notebook.files.rerun import rerun  # lazy: it loads IPython
+    from agent_magic.notebook.files.sharing import rerun  # lazy: it loads IPython
 
     compared = rerun(given.notebook, cassette=given.cassette, output=given.output, more=given.more)
     for one in compared:
@@ -92,9 +92,11 @@ def _replay(given: argparse.Namespace) -> int:
 
 def _export(given: argparse.Namespace) -> int:
     from agent_magic.declare.plan_json import with_files  # lazy: other commands need none of it
-    from agent_magic.notebook.files.attached import read  # lazy: it loads IPython
     from agent_magic.notebook.files.cells import find_agents, plan_data, read_cells  # lazy: it loads IPython
-    from agent_magic.notebook.files.scripts import to_script  # lazy: it loads IPython
+    from agent_magic.notebook.files.scripts import (
+        read,  # lazy: it loads IPython
+        to_script,  # lazy: it loads IPython
+    )
 
     found = find_agents(read_cells(_text(given.notebook), given.notebook))
     plan, unknown = plan_data(found, given.plan)
@@ -111,9 +113,11 @@ def _export(given: argparse.Namespace) -> int:
 
 def _import(given: argparse.Namespace) -> int:
     from agent_magic.api import Plan  # lazy: other commands need none of it
-    from agent_magic.notebook.files.attached import read  # lazy: it loads IPython
     from agent_magic.notebook.files.cells import to_notebook  # lazy: it loads IPython
-    from agent_magic.notebook.files.scripts import from_script  # lazy: it loads IPython
+    from agent_magic.notebook.files.scripts import (
+        from_script,  # lazy: it loads IPython
+        read,  # lazy: it loads IPython
+    )
 
     text, run = _text(given.plan), ""
     if given.plan.endswith(".py") or not text.lstrip().startswith(("{", "[")):

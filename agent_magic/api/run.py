@@ -30,9 +30,9 @@ from agent_magic.record.cassette.writing import only_hash
 from agent_magic.show import bundles as _bundles  # noqa: F401  # pyright: ignore[reportUnusedImport] - registers how values show
 from agent_magic.show.charts.front import check_by, front_chart
 from agent_magic.show.charts.tradeoff import run_tradeoff
+from agent_magic.show.displays import Progress
 from agent_magic.show.explore import Explorer, explore
 from agent_magic.show.frames import to_take
-from agent_magic.show.progress import Progress
 from agent_magic.show.run_page import PYODIDE, write_page
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from agent_magic.measure.scores import FEW, NO_TRUTH, answer_key, answers_of, gr
 from agent_magic.measure.trial import Setting, Stopped, Trial, Tried
 from agent_magic.measure.truths import check_truths, grade_truth, score_answers
 from agent_magic.record.prices import Prices, asking_usd
-from agent_magic.show.progress import Progress
+from agent_magic.show.displays import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,8 +27,7 @@ from agent_magic.declare.task import Task
 from agent_magic.declare.values import items_now, value_notes
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, did_you_mean, shown_message
 from agent_magic.notebook import verbs
-from agent_magic.notebook.awaiting import awaited
-from agent_magic.notebook.bridge import run_sync
+from agent_magic.notebook.awaiting import awaited, run_sync
 from agent_magic.notebook.command import is_edit
 from agent_magic.notebook.declaring import (
     PARSERS,

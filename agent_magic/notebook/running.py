@@ -7,6 +7,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
@@ -14,28 +15,29 @@ from IPython.core.getipython import get_ipython  # pyright: ignore[reportUnknown
 
 from agent_magic.api import Run, start
 from agent_magic.api.asking import TerminalAsker
+from agent_magic.api.editing import editable
 from agent_magic.declare.units import seconds
-from agent_magic.errors import CassetteError, NotConnected, ReplayMiss
+from agent_magic.errors import AgentMagicError, CassetteError, NotConnected, ReplayMiss
 from agent_magic.forecast.remaining import remaining
 from agent_magic.live.driver import Controls
 from agent_magic.live.people import Desk
 from agent_magic.live.playing import Player, lay
 from agent_magic.live.vitals import Sampling
-from agent_magic.notebook.editing import editor
 from agent_magic.notebook.front_end import display_bundle, hears_clicks, is_unwatched, note, say, show_page
+from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, TEXT_ENDING, read_cassette
 from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import wording
 from agent_magic.record.results import RunRecord
-from agent_magic.show.answer import AnswerView, answer_page
+from agent_magic.show.displays import in_output
 from agent_magic.show.graph import cards_layout
 from agent_magic.show.live import VERBS, Edit, LiveView, make_live_view
-from agent_magic.show.live.status import Around
+from agent_magic.show.live.feed import Around
 from agent_magic.show.notes import REJECTED
 from agent_magic.show.terminal import Lines, LineView, StillView, TableView, terminal_view
 from agent_magic.show.text import listed
-from agent_magic.show.widgets import in_output
+from agent_magic.show.values import AnswerView, answer_page
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from agent_magic.providers.recorded import Match
     from agent_magic.record.cassette.reading import Cassette
     from agent_magic.record.history import History
+    from agent_magic.show.live import Edit
 
 Shown: TypeAlias = Callable[[], object]
 Front: TypeAlias = Desk | TerminalAsker
@@ -338,3 +341,34 @@ class LiveStatus:
 
         record, decide = self._driver.record, self.desk.answer
         return make_live_view(record, press, self.arriving, verbs=VERBS, decide=decide, edit=self._edit)
+
+
+_MOST_NAMED = 5
+
+
+def text_to_edit(run: Run, name: str) -> str:
+    """Return an edit that no run has taken yet, or the answer."""
+    result = editable(run.record, name)
+    edits = reversed(run.record.edits.items())
+    return next((one.text for (agent, _), one in edits if agent == result.name), result.text)
+
+
+def edit_answer(session: Session, run: Run, name: str, text: str) -> str:
+    """Replace an agent's answer; say the consequences, or raise `AgentMagicError` if the text cannot be one."""
+    shared = session.shared
+    asked = run.edit(name, text, session=shared)
+    session.applied.append((f"{name} has the model's answer again", [partial(run.unedit, name, session=shared)]))
+    plan = "" if run.plan.name == DEFAULT_PLAN else f" --plan {run.plan.name}"
+    then = f"%agents run{plan} asks again what depends on it: {listed(asked, _MOST_NAMED)}." if asked else ""
+    kept = "" if session.keeping.ledger else " The ledger is off: the edit counts for %agents retry, not for a new run."
+    return f"Edited: {name}. {then or 'Nothing depends on it.'} %agents undo takes it back.{kept}"
+
+
+def editor(session: Session, run: Run) -> Edit:
+    def edit(name: str, text: str | None) -> tuple[str, bool]:
+        try:
+            return text_to_edit(run, name) if text is None else edit_answer(session, run, name, text), True
+        except AgentMagicError as error:
+            return str(error), False
+
+    return edit

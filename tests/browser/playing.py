@@ -37,7 +37,7 @@ async def trip(hotel):
 PLAYER = """import asyncio, json, time
 from agent_magic.engine.health import Health
 from agent_magic.engine.pacing.class_pacer import LimitUse
-from agent_magic.show.live.status import Around
+from agent_magic.show.live.feed import Around
 from agent_magic.show.live import VERBS, make_live_view
 from tests.show.story import *
 stop, pressed = asyncio.Event(), []

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from agent_magic.live.interrupt import interruptible
-from agent_magic.notebook.bridge import run_sync
+from agent_magic.notebook.awaiting import run_sync
 
 
 def interrupt():

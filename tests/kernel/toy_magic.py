@@ -11,8 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from agent_magic.notebook.awaiting import AwaitRewriter, awaited
-from agent_magic.notebook.bridge import run_sync
+from agent_magic.notebook.awaiting import AwaitRewriter, awaited, run_sync
 
 LOG: list[str] = []
 COMMS: list[Any] = []

@@ -10,9 +10,9 @@ from nbformat.v4 import new_code_cell, new_output
 from agent_magic.api import Plan
 from agent_magic.cli import main
 from agent_magic.errors import AgentMagicError, PlanError
-from agent_magic.notebook.files import rerun
-from agent_magic.notebook.files.rerun import Compared, _compare, copy_needed, shown
+from agent_magic.notebook.files import sharing
 from agent_magic.notebook.files.scripts import from_script
+from agent_magic.notebook.files.sharing import Compared, _compare, copy_needed, shown
 from tests.test_cli import CELLS, ODD, notebook
 
 FRONT = """
@@ -188,6 +188,6 @@ def test_a_huge_folder_costs_nothing_until_it_is_named(folder, tmp_path, monkeyp
     with pytest.raises(AgentMagicError, match=r"'huge.bin'.*1 GiB"):
         copy_needed(folder / "n.ipynb", ["open('huge.bin')"], tmp_path / "second")
     assert not (tmp_path / "second").exists()
-    monkeypatch.setattr(rerun, "MOST_FILES", 3)
+    monkeypatch.setattr(sharing, "MOST_FILES", 3)
     with pytest.raises(AgentMagicError, match="3 files"):
         copy_needed(folder / "n.ipynb", ["data other pkg tools"], tmp_path / "third")

@@ -27,10 +27,9 @@ from agent_magic.forecast.whatif import whatif_rows
 from agent_magic.providers.anthropic.models import MODELS
 from agent_magic.record.cassette.writing import only_length
 from agent_magic.record.prices import Prices, TokenPrice
-from agent_magic.show.ask.answering import answering, open_packed
-from agent_magic.show.ask.packing import needs_templates, pack_engine, pack_run
+from agent_magic.show.answering import answering, open_packed
 from agent_magic.show.explore import Choice, Controls, Explorer
-from agent_magic.show.run_page import run_page
+from agent_magic.show.run_page import needs_templates, pack_engine, pack_run, run_page
 from tests.declare.test_content import png
 from tests.live.virtual import Reply, drive
 from tests.show.story import business_run, finished_run, layered_plan
@@ -201,7 +200,7 @@ def test_a_length_is_that_of_the_text(text: str):
 BARE = """
 import sys
 sys.path.insert(0, "engine")
-from agent_magic.show.ask.answering import answering
+from agent_magic.show.answering import answering
 print(answering(open("run.txt").read())('{"concurrency": 2}'))
 """
 

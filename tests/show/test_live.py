@@ -16,9 +16,8 @@ from agent_magic.record.results import RunRecord
 from agent_magic.show.graph import cards_layout
 from agent_magic.show.graph.groups import sheet_of
 from agent_magic.show.live import VERBS, LiveView, make_live_view
-from agent_magic.show.live.feed import AGAIN, MOST_CHARS, Feed
+from agent_magic.show.live.feed import AGAIN, MOST_CHARS, Around, Feed
 from agent_magic.show.live.panel import details_of
-from agent_magic.show.live.status import Around
 from tests.show.story import (
     REQUEST,
     business_events,

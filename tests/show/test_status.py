@@ -9,7 +9,7 @@ from agent_magic.engine.health import Health, Thresholds, Watch, health_of, reco
 from agent_magic.engine.pacing.class_pacer import LimitUse
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Rejected
-from agent_magic.show.live.status import strip_of
+from agent_magic.show.live.feed import strip_of
 from tests.live.virtual import Reply, drive
 
 

@@ -1,4 +1,4 @@
 """Notebooks as files: read, written, shared and executed again.
 
-Only `rerun` runs code of the files, in a kernel without a key and a network.
+Only `sharing.rerun` runs code of the files, in a kernel without a key and a network.
 """

@@ -26,7 +26,7 @@ from agent_magic.declare.task import Task
 from agent_magic.declare.tool import Tools, tools_of
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError
 from agent_magic.notebook.declaring import read_agent, read_agents, read_context
-from agent_magic.notebook.files.attached import unread, value_of
+from agent_magic.notebook.files.scripts import unread, value_of
 from agent_magic.notebook.session import DEFAULT_PLAN
 
 if TYPE_CHECKING:

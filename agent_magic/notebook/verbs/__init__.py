@@ -42,7 +42,7 @@ VERBS = Commands(
         "run": {"runs": "plan run start wait", "batches": "batches"},
         "read": {"results": "last show error"},
         "ask": {"whatifs": "whatif explore"},
-        "steer": {"steering": "stop skip pause resume retry edit", "people": "pending approve deny"},
+        "steer": {"steering": "stop skip pause resume retry edit pending approve deny"},
         "improve": {"trials": "advise baseline sweep", "worth": "score apply undo trial"},
         "come back": {"ledger": "save load runs open ledger"},
         "share": {"cassettes": "record replay share"},

@@ -1,4 +1,4 @@
-"""Steer a run: stop, skip, pause, resume, retry; edit an answer, and continue from it."""
+"""Steer a run: stop, skip, pause, resume, retry; edit an answer, and continue from it; answer what it asks a person."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ from IPython.core.error import UsageError
 from agent_magic.api import Controls
 from agent_magic.declare.declared import declared_names
 from agent_magic.declare.units import plural
-from agent_magic.errors import UnknownAgent
+from agent_magic.engine.calls import Verdict
+from agent_magic.errors import DeclarationError, UnknownAgent
 from agent_magic.live.ahead import ANY_TIMEOUT_S, is_rejected, unbought
 from agent_magic.live.earlier import Earlier
+from agent_magic.live.people import NOTHING, settle
 from agent_magic.notebook.command import EDIT, CommandContext, Parser, Verb, add_name, add_names, add_nothing
-from agent_magic.notebook.editing import edit_answer, text_to_edit
 from agent_magic.notebook.front_end import note, put_cell, say
 from agent_magic.notebook.own_runs import CUT, cut_run, is_own, whose
 from agent_magic.notebook.planning import confirm, left_line, rejected_before
-from agent_magic.notebook.running import Resumed
+from agent_magic.notebook.running import Resumed, edit_answer, text_to_edit
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.runs import add_run_options, run_and_tell, tell_end, until_over
+from agent_magic.record.plaintext import visible
+from agent_magic.show.asking import asked_text
 from agent_magic.show.notes import rejected_note
 from agent_magic.show.text import listed
 
@@ -244,6 +247,46 @@ def _take_back(ctx: CommandContext, run: Run, names: Iterable[str]) -> None:
         note(f"{name} is asked again, so its edit is taken back")
 
 
+def _pending(ctx: CommandContext, _: Namespace) -> None:
+    found = {number: question for desk in ctx.session.desks for number, question in desk.open.items()}
+    say("\n".join(asked_text(number, one) for number, one in sorted(found.items())) or NOTHING)
+
+
+def _answer(ctx: CommandContext, wanted: str, verdict: Verdict) -> None:
+    if not any(desk.open for desk in ctx.session.desks):
+        raise UsageError(f"{NOTHING} %agents start runs in the background; what it asks can be answered then.")
+    try:
+        settle(ctx.session.desks, wanted, verdict)
+    except DeclarationError as error:
+        raise UsageError(visible(str(error))) from None
+
+
+def _approve(ctx: CommandContext, given: Namespace) -> None:
+    _answer(ctx, given.question, Verdict(approved=True, text=given.edit))
+
+
+def _deny(ctx: CommandContext, given: Namespace) -> None:
+    _answer(ctx, given.question, Verdict(approved=False, why=" ".join(given.why)))
+
+
+def _add_question(parser: Parser) -> None:
+    parser.add_argument(
+        "question", metavar="NUMBER", help="The question's number, or the agent if it asks only this one."
+    )
+
+
+def _add_approve_options(parser: Parser) -> None:
+    _add_question(parser)
+    parser.add_argument(
+        "--edit", metavar="TEXT", help="The changed arguments as JSON, or the changed answer; in quotes."
+    )
+
+
+def _add_deny_options(parser: Parser) -> None:
+    _add_question(parser)
+    parser.add_argument("why", nargs="*", metavar="WHY", help="The reason. The model is told.")
+
+
 VERBS = {
     "stop": Verb(
         "Stop the run under way, or these agents of it. What has finished is kept.",
@@ -293,5 +336,27 @@ VERBS = {
             "%agents edit writer --undo",
             'run.edit("writer", text)    # the same in Python',
         ),
+    ),
+    "pending": Verb(
+        "List the open questions of agents, each with its number.",
+        add_nothing,
+        _pending,
+        examples=("%agents pending",),
+    ),
+    "approve": Verb(
+        "Approve a question of an agent, unchanged or edited.",
+        _add_approve_options,
+        _approve,
+        examples=(
+            "%agents approve 1",
+            "%agents approve analyst    # its only question",
+            """%agents approve 1 --edit '{"to": "sales@example.com"}'""",
+        ),
+    ),
+    "deny": Verb(
+        "Deny a question of an agent.",
+        _add_deny_options,
+        _deny,
+        examples=("%agents deny 1", "%agents deny analyst send it to sales instead"),
     ),
 }

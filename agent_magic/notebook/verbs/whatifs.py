@@ -14,8 +14,8 @@ from agent_magic.notebook.command import CommandContext, Parser, Verb
 from agent_magic.notebook.front_end import note
 from agent_magic.notebook.planning import estimated
 from agent_magic.notebook.verbs.runs import add_plan_options
+from agent_magic.show.displays import Progress
 from agent_magic.show.explore import Explorer, explore
-from agent_magic.show.progress import Progress
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -52,18 +52,16 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from agent_magic.record.plaintext import clean, single_line, visible
 from agent_magic.show.asking import asked, verdict_of
+from agent_magic.show.displays import is_captured, is_looked_at, view_of
 from agent_magic.show.graph import cards_layout, static_bundle
 from agent_magic.show.graph.groups import Sheet, sheet_of
 from agent_magic.show.graph.scene import scene_of
 from agent_magic.show.graph.svg import draw, groups_h, passes, picture_width, pill_w, plot_of
-from agent_magic.show.live.feed import Feed, icons
+from agent_magic.show.live.feed import ALONE, Feed, icons
 from agent_magic.show.live.panel import details_of, is_editable
-from agent_magic.show.live.status import ALONE
-from agent_magic.show.progress import is_looked_at
 from agent_magic.show.states import SOURCES, STATES, badge_of, meaning_of
 from agent_magic.show.text import steps_of
 from agent_magic.show.theme import PHASES, built
-from agent_magic.show.widgets import is_captured, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -74,7 +72,7 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
     from agent_magic.show.graph.layout import Layout
     from agent_magic.show.graph.svg import Plot
-    from agent_magic.show.live.status import Around
+    from agent_magic.show.live.feed import Around
     from agent_magic.show.theme import Theme
 
 Edit: TypeAlias = "Callable[[str, str | None], tuple[str, bool]]"

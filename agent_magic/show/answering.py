@@ -1,4 +1,7 @@
-"""Runs inside a page: opens its run and answers choices as JSON."""
+"""Answers the what-ifs of a page: opens the run that `run_page` packed, and answers choices as JSON.
+
+`widgets/src/ask.js` starts Pyodide in a worker, and passes the answers to the panel that notebooks use.
+"""
 
 from __future__ import annotations
 
