@@ -11,7 +11,8 @@ from agent_magic.engine.admission.breaker import Breakers
 from agent_magic.engine.admission.budget import Budget
 from agent_magic.engine.admission.gate import TOO_MANY_REQUESTS, Gate
 from agent_magic.engine.calls import Call, Calls, Resources, Result, Wanted
-from agent_magic.engine.conductor.speculating import conductor_for
+from agent_magic.engine.conductor.candidates import candidates_of
+from agent_magic.engine.conductor.conductor import Conductor
 from agent_magic.engine.contract import (
     NO_STEPS,
     UNSENT,
@@ -115,12 +116,14 @@ class Engine:
         once = policy.identical == "once" and bool(record.plan.groups)
         self._identical = Identical(requests.identity, record) if once else None
         self._shares, self._is_sharing = deque[Take](), False
-        self.conductor = conductor_for(record.plan, requests)(
+        kinds = kinds_of(record.plan)
+        candidates = candidates_of(record.plan, requests, kinds)
+        self.conductor = Conductor(
             dag or record.plan.dag,
             policy,
             timeouts_s=timeouts_s,
             work_s=work_s,
-            kinds=kinds_of(record.plan),
+            kinds=kinds,
             room=self.admission,
             seed=seed,
             done=done,
@@ -131,9 +134,12 @@ class Engine:
             left=record.left_out if done else None,
             batching=requests.batching,
             identical=self._identical,
+            candidates=candidates,
             fall_back=partial(_fall_back, requests, self.admission),  # not of self: what holds itself is freed late
         )
-        learners = [one.learn for one in (self._pressure, self.conductor) if one is not None and one.learn is not None]
+        overdue = None if candidates is None else candidates.overdue
+        learning = (self._pressure, self.conductor, overdue)
+        learners = [one.learn for one in learning if one is not None and one.learn is not None]
         self._settlement = Settlement(record, requests, self.admission, price, learners)
         self.batched: AbstractSet[int] = NO_STEPS if requests.batching is None else requests.batching.now
         self.aborting: dict[int, str] = {}
@@ -181,7 +187,7 @@ class Engine:
         return self._take(self.conductor.settle_done(now), now)
 
     def leave_out(self, step: int, why: str) -> None:
-        self.conductor.leave_out(step)
+        self.conductor.count_done(step)
         self.record.add(AgentEnded(0.0, step, "skipped", why, "Skipped"))
 
     def write(self, step: int) -> Request:

@@ -73,9 +73,9 @@ def at_once(whole):
 
     def failed(self, agent, failure, now):
         actions = whole(self, agent, failure, now)
-        if agent in self._tries.until_s:
-            self._tries.until_s[agent] = 0.0
-            self._alarms.set(0.0, agent)
+        if agent in self.tries.until_s:
+            self.tries.until_s[agent] = 0.0
+            self.alarms.set(0.0, agent)
         return [*actions, WakeAt(now)]
 
     return failed
@@ -95,7 +95,7 @@ def all_but_the_last(whole):
     """A stop overlooks the last agent."""
 
     def cancel_all(self, now, why):
-        for agent in self._dag.order[:-1]:
+        for agent in self.dag.order[:-1]:
             self._cancel_one(agent, now, why)
 
     return cancel_all
@@ -105,9 +105,9 @@ def one_parent_less(whole):
     """An agent goes when one parent is still to come."""
 
     def pass_on(self, agent, *args):
-        for child in self._dag.children[agent]:
-            if self._missing[child] > 1:
-                self._missing[child] -= 1
+        for child in self.dag.children[agent]:
+            if self.missing[child] > 1:
+                self.missing[child] -= 1
         return whole(self, agent, *args)
 
     return pass_on
@@ -226,8 +226,8 @@ BREAKS: dict[str, Break] = {
     "the run's deadline is ignored": (Conductor, "_run_out", always(None)),
     "a stop overlooks one": (Conductor, "_cancel_all", all_but_the_last),
     "a pause holds nobody": (Conductor, "pause", always([])),
-    "one parent is not waited for": (Conductor, "_pass_on", one_parent_less),
-    "descendants of the failed go on waiting": (Conductor, "_skip_descendants", always(None)),
+    "one parent is not waited for": (Conductor, "pass_on", one_parent_less),
+    "descendants of the failed go on waiting": (Conductor, "skip_descendants", always(None)),
     "no barrier": (Barrier, "hold", always(False)),
     "the barrier forgets who runs again": (Barrier, "reopened", always(False)),
     "the barrier never opens": (Barrier, "ended", always(())),

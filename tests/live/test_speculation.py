@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic.api import Run
 from agent_magic.declare.flow import CONDITION
-from agent_magic.engine.conductor.speculating import conductor_for
+from agent_magic.engine.conductor.candidates import candidates_of
+from agent_magic.engine.conductor.conductor import Conductor
 from agent_magic.engine.contract import Abort, Done, Skipped
 from agent_magic.engine.expected import kinds_of
 from agent_magic.engine.policy import Policy
@@ -154,8 +155,14 @@ def test_an_answer_that_comes_while_it_is_aborted():
     """It is whole, and nobody can decide whether it counts: it ends as skipped all the same, and so does the run."""
     plan = plan_of()
     assert plan.flow is not None
-    conductor = conductor_for(plan, PlanRequests(plan, Policy(), [""] * len(plan), {"": FACTS}, Prices()))(
-        plan.dag, Policy(), timeouts_s=[99.0] * len(plan), kinds=kinds_of(plan), flow=PlanChoices(plan.flow, {})
+    requests = PlanRequests(plan, Policy(), [""] * len(plan), {"": FACTS}, Prices())
+    conductor = Conductor(
+        plan.dag,
+        Policy(),
+        timeouts_s=[99.0] * len(plan),
+        kinds=kinds_of(plan),
+        flow=PlanChoices(plan.flow, {}),
+        candidates=candidates_of(plan, requests, kinds_of(plan)),
     )
     draft, review, fix, end = range(4)
     conductor.start(0.0)

@@ -9,17 +9,34 @@ PENDING ---------------> READY -----------> RUNNING ---------> ENDED
                            +---- AWAY <----------+ a turn has ended; calls run between requests
 ```
 
-A step that is left out (`agent_magic.declare.flow`) ends as skipped or unused, which is no failure.
+A step that is left out (`agent_magic.declare.flow`) ends as skipped or unused, which is no failure. Steps that compete,
+or begin before they are known to be needed, are the business of `Candidates`.
 """
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from agent_magic.engine.admission.room import FOREVER, Hold, Never
 from agent_magic.engine.calls import Holding, Resources
+from agent_magic.engine.conductor.candidates import SUCCEEDED, End
 from agent_magic.engine.conductor.queues import Order, Queues, barrier_of
+from agent_magic.engine.conductor.states import (
+    AWAY,
+    BACKOFF,
+    ENDED,
+    PASSED_ON,
+    PENDING,
+    READY,
+    RUN,
+    RUNNING,
+    SKIPPED,
+    STOPPED,
+    UNDER_WAY,
+    Alarms,
+    Ends,
+    to_reopen,
+)
 from agent_magic.engine.contract import NO_STEPS, Abort, Backoff, Decision, Done, Reopened, Send, Skipped, Take, WakeAt
 from agent_magic.engine.identical import IDENTICAL
 from agent_magic.engine.retry import Slots, Tries
@@ -34,79 +51,13 @@ if TYPE_CHECKING:
     from agent_magic.declare.resources import Held
     from agent_magic.engine.admission.room import Room
     from agent_magic.engine.batching import Batching
+    from agent_magic.engine.conductor.candidates import Candidates
     from agent_magic.engine.contract import Choices
     from agent_magic.engine.identical import Identical
     from agent_magic.engine.policy import Policy
     from agent_magic.engine.retry import Failure
     from agent_magic.record.answer import Status
     from agent_magic.record.reasons import Reason
-
-LINES: Final = -1
-"""All queued agents."""
-RUN: Final = -2
-"""The run's deadline."""
-HEDGES: Final = -3
-"""Overdue requests."""
-
-
-class Alarms:
-    """Wake-up times by agent number, or `LINES`, `RUN`, `HEDGES`."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int, int]] = []
-        self._told_s = self._queues_s = FOREVER
-
-    def set(self, at_s: float, agent: int, number: int = 0) -> None:
-        heappush(self._heap, (at_s, number, agent))
-
-    def set_lines(self, at_s: float) -> None:
-        """Set the time to try the queues again, unless an earlier one is set; an infinite hold waits for an answer."""
-        if at_s < self._queues_s:
-            self._queues_s = at_s
-            self.set(at_s, LINES)
-
-    def woken(self) -> None:
-        self._told_s = self._queues_s = FOREVER
-
-    def due(self, now: float) -> int | None:
-        return heappop(self._heap)[2] if self._heap and self._heap[0][0] <= now else None
-
-    def next_s(self) -> float | None:
-        # Superseded times of the queues are dropped, since each would lead to another.
-        heap = self._heap
-        while heap and heap[0][0] < self._told_s:
-            if heap[0][2] != LINES or heap[0][0] == self._queues_s:
-                self._told_s = heap[0][0]
-                return self._told_s
-            heappop(heap)
-        return None
-
-
-PENDING: Final = 0
-READY: Final = 1
-RUNNING: Final = 2
-BACKOFF: Final = 3
-ENDED: Final = 4
-AWAY: Final = 5
-UNDER_WAY: Final = frozenset({RUNNING, AWAY})
-PASSED_ON: Final = frozenset({"succeeded", "capped"})
-SKIPPED: Final = "skipped by the user"
-STOPPED: Final = "Stopped"
-"""Kind of an end on demand, or caused by another agent's end."""
-
-
-class Ends:
-    """Steps that ended without success, or are about to, with the reasons."""
-
-    __slots__ = ("again", "cut", "done", "late", "left", "lost", "stopping")
-
-    def __init__(self, done: Mapping[int, Status] | None, left: Mapping[int, Left] | None) -> None:
-        self.done: dict[int, Status] = dict(done or {})
-        self.left: dict[int, Left] = dict(left or {})
-        self.stopping: dict[int, tuple[Status, str]] = {}
-        self.lost: dict[int, int] = {}
-        self.again: set[int] = set()
-        self.cut, self.late = False, ""
 
 
 class Conductor:
@@ -135,36 +86,42 @@ class Conductor:
         batching: Batching | None = None,
         fall_back: Callable[[int], bool] | None = None,
         identical: Identical | None = None,
+        candidates: Candidates | None = None,
     ) -> None:
         # Fewer than thirty attributes: CPython 3.11 takes a third longer for each of an object that has more.
         count = len(dag.parents)
-        self._dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
+        self.dag, self._policy, self._timeouts_s = dag, policy, timeouts_s
         alone = policy.schedule == "sequential"
         self._slots = Slots(1 if alone else policy.concurrency)
-        self._state = [PENDING] * count
-        self._missing = [*map(len, dag.parents)]
-        self._tries = Tries(count, policy, seed, tasks)
+        self.state = [PENDING] * count
+        self.missing = [*map(len, dag.parents)]
+        self.tries = Tries(count, policy, seed, tasks)
         self._ready_s = [0.0] * count
         self._deadline_s: list[float | None] = [None] * count
         barrier = barrier_of(dag, policy)
-        self._tasks, self._tasks_running = tasks, 0
+        self.tasks, self._tasks_running = tasks, 0
         self._holding = Holding(holds or {}, resources or Resources(), alone=alone) if holds or alone else None
         self._batching, self._batched = batching, NO_STEPS if batching is None else batching.now
         # Steps wait for other things than slots of requests.
         self._others = bool(tasks or self._holding or batching)
         name = self._line if self._others else room.line if room else None
         self._room = room
-        order = Order(dag, policy, work_s, kinds)
-        self._queues = Queues(name, order, barrier)
-        self.learn = self._queues.learn if order.learns else None
-        self._alarms = Alarms()
+        self._queues = Queues(name, Order(dag, policy, work_s, kinds), barrier)
+        self.alarms = Alarms()
         self._moved_for: dict[int, str] = {}  # why those ask another model that have not asked it yet
         self._running = 0
         self._open = count
         self._over = self._paused = False
-        self._flow, self._fall_back, self._ends = flow, fall_back, Ends(done, left)
-        self._identical = identical
-        self._out: list[Decision] = []
+        self._flow, self._fall_back, self.ends = flow, fall_back, Ends(done, left)
+        self._identical, self._candidates = identical, candidates
+        for place in candidates.places if candidates is not None else ():
+            self.missing[place] += 1
+        self.out: list[Decision] = []
+
+    @property
+    def learn(self) -> Callable[[int, float], None] | None:
+        """Takes the duration of an answer; `None` if no order depends on it."""
+        return self._queues.learn if self._queues.learns else None
 
     @property
     def running(self) -> int:
@@ -184,26 +141,29 @@ class Conductor:
         return self._paused
 
     def _line(self, agent: int) -> str:
-        line = "task" if agent in self._tasks else self._room.line(agent) if self._room else ""
+        line = "task" if agent in self.tasks else self._room.line(agent) if self._room else ""
         if self._batching is not None and agent in self._batching.steps:
             line = f"{line} batch"
         return line if self._holding is None else f"{line}{self._holding.line(agent)}"
 
     def start(self, now: float) -> list[Decision]:
         self._settle_done(now)
-        for agent, missing in enumerate(self._missing):
-            if not missing and self._state[agent] == PENDING:
-                self._make_ready(agent, now)
+        for agent, missing in enumerate(self.missing):
+            if not missing and self.state[agent] == PENDING:
+                self.make_ready(agent, now)
         if self._policy.deadline_s is not None:
-            self._alarms.set(now + self._policy.deadline_s, RUN)
-        return self._go_on(now)
+            self.alarms.set(now + self._policy.deadline_s, RUN)
+        out = self._go_on(now)
+        if self._candidates is not None and self._candidates.look_at_all():
+            out += self._go_on(now)
+        return out
 
     def settle_done(self, now: float) -> list[Decision]:
         self._settle_done(now)
         return self._go_on(now)
 
-    def leave_out(self, agent: int) -> None:
-        self._ends.done[agent] = "succeeded"
+    def count_done(self, agent: int) -> None:
+        self.ends.done[agent] = "succeeded"
 
     def room_changed(self, now: float) -> list[Decision]:
         may = self._running < self._slots.width or self._others
@@ -211,23 +171,23 @@ class Conductor:
 
     def succeeded(self, agent: int, now: float) -> list[Decision]:
         self._leave(agent)
-        is_request = not self._others or (agent not in self._tasks and agent not in self._batched)
+        is_request = not self._others or (agent not in self.tasks and agent not in self._batched)
         if is_request and (self._identical is None or agent not in self._identical.taken):
             self._slots.answered(agent)
-        return self._pass_on(agent, "succeeded", None, now)
+        return self._ended_well(agent, SUCCEEDED, now)
 
     def step_out(self, agent: int, now: float) -> list[Decision]:
         """Record that a running agent makes calls between requests; its slot is free until `continue_turn`."""
         self._leave(agent)
-        self._state[agent] = AWAY
+        self.state[agent] = AWAY
         return self._go_on(now)
 
     def continue_turn(self, agent: int, now: float) -> list[Decision]:
         """Record that a running agent needs another request, which uses up no attempt."""
         if (over := self._asks_no_more(agent, now)) is not None:
             return over
-        self._tries.turned(agent)
-        self._state[agent], self._ready_s[agent] = READY, now
+        self.tries.turned(agent)
+        self.state[agent], self._ready_s[agent] = READY, now
         self._join(agent, now)
         return self._go_on(now)
 
@@ -236,21 +196,21 @@ class Conductor:
         if (over := self._asks_no_more(agent, now)) is not None:
             return over
         self._slots.ended(agent)
-        self._state[agent], self._ready_s[agent] = READY, now
+        self.state[agent], self._ready_s[agent] = READY, now
         self._move(agent, now)
         return self._go_on(now)
 
     def _asks_no_more(self, agent: int, now: float) -> list[Decision] | None:
         """Stop counting an agent as running, and end it if it is to be stopped; `None` if it may go on."""
         self._leave(agent)
-        if agent in self._ends.stopping:
+        if agent in self.ends.stopping:
             return self.cancelled(agent, now, left=True)
-        if self._ends.late:
-            self._give_up(agent, "Late", self._ends.late, now)
-        return self._go_on(now) if self._ends.late else None
+        if self.ends.late:
+            self.give_up(agent, "Late", self.ends.late, now)
+        return self._go_on(now) if self.ends.late else None
 
     def _move(self, agent: int, now: float) -> None:
-        self._tries.moved(agent)
+        self.tries.moved(agent)
         self._queues.rename(agent)
         self._join(agent, now)
 
@@ -259,62 +219,74 @@ class Conductor:
 
     def capped(self, agent: int, why: str, now: float) -> list[Decision]:
         self._leave(agent)
-        return self._pass_on(agent, "capped", why, now, "Capped")
+        return self._ended_well(agent, End("capped", why, "Capped"), now)
 
-    def _pass_on(
-        self, agent: int, status: Status, why: str | None, now: float, kind: str | None = None
-    ) -> list[Decision]:
-        self._end(agent, status, why, now, kind)
-        self._release(agent, now)
+    def _ended_well(self, agent: int, end: End, now: float) -> list[Decision]:
+        if self._candidates is None or not self._candidates.takes_end(self, agent, end, now):
+            self.pass_on(agent, end, now)
         return self._go_on(now)
 
+    def pass_on(self, agent: int, end: End, now: float) -> None:
+        """End an agent; its children may start."""
+        self.end(agent, end, now)
+        if self._candidates is not None:
+            self._candidates.won(self, agent, now)
+        self._release(agent, now)
+
     def _release(self, agent: int, now: float) -> None:
-        missing, state = self._missing, self._state
-        for child in self._dag.children[agent]:
+        missing, state = self.missing, self.state
+        for child in self.dag.children[agent]:
             left = missing[child] = missing[child] - 1
             if not left and state[child] == PENDING:
-                self._make_ready(child, now)
+                self.make_ready(child, now)
 
-    def _why_left_out(self, agent: int) -> Left | None:
-        flow = self._flow
-        return None if flow is None or agent not in flow.decides else flow.choose(agent, self._ends.left)
+    def why_left_out(self, agent: int) -> Left | None:
+        flow, candidates = self._flow, self._candidates
+        left = None if candidates is None else candidates.lost(self, agent)
+        if left is None and flow is not None and agent in flow.decides:
+            left = flow.choose(agent, self.ends.left)
+        if candidates is not None:
+            candidates.decided(agent, left)
+        return left
 
-    def _leave_out(self, agent: int, left: Left, now: float) -> None:
+    def leave_out(self, agent: int, left: Left, now: float) -> None:
         todo = [(agent, left)]
         while todo:
             one, why = todo.pop()
             if why.status == "failed":
-                self._give_up(one, why.kind, why.why, now)
+                self.give_up(one, why.kind, why.why, now)
                 continue
-            self._ends.left[one] = why
-            self._end(one, why.status, why.why, now, why.kind)
-            for child in self._dag.children[one]:
-                self._missing[child] -= 1
-                if self._missing[child] or self._state[child] != PENDING:
+            self.ends.left[one] = why
+            self.end(one, End(*why), now)
+            for child in self.dag.children[one]:
+                self.missing[child] -= 1
+                if self.missing[child] or self.state[child] != PENDING:
                     continue
-                if (also := self._why_left_out(child)) is not None:
+                if (also := self.why_left_out(child)) is not None:
                     todo.append((child, also))
                 else:
-                    self._make_ready(child, now, decided=True)
+                    self.make_ready(child, now, decided=True)
 
     def failed(self, agent: int, failure: Failure, now: float) -> list[Decision]:
+        if self._candidates is not None:
+            self._candidates.attempt_failed(agent, now)
         self._leave(agent)
-        if agent in self._ends.stopping:
+        if agent in self.ends.stopping:
             return self.cancelled(agent, now, left=True)
-        answer = self._tries.next_s(agent, failure, now, self._deadline_s[agent])
+        answer = self.tries.next_s(agent, failure, now, self._deadline_s[agent])
         if self._batching is not None and agent in self._batched:
             self._batching.failed(agent)
-        elif agent not in self._tasks:
-            self._slots.failed(agent, failure, tries_left=self._tries.left(agent, failure))
+        elif agent not in self.tasks:
+            self._slots.failed(agent, failure, tries_left=self.tries.left(agent, failure))
         if isinstance(answer, str) and self._falls_back(agent, failure):
-            self._state[agent] = AWAY
+            self.state[agent] = AWAY
             return self.ask_another(agent, now)
         if not isinstance(answer, str):
-            self._state[agent] = BACKOFF
-            self._alarms.set(answer, agent, self._tries.made(agent))
-            self._out.append(Backoff(agent, answer, failure.why))
+            self.state[agent] = BACKOFF
+            self.alarms.set(answer, agent, self.tries.made(agent))
+            self.out.append(Backoff(agent, answer, failure.why))
             return self._go_on(now)
-        self._give_up(agent, failure.kind, answer, now)
+        self.give_up(agent, failure.kind, answer, now)
         if failure.stops_run:
             self._cancel_all(now, f"the run was stopped by {answer}")
         return self._go_on(now)
@@ -323,17 +295,26 @@ class Conductor:
         """Record that a running agent's request was aborted on demand; `left` if its slot is already free."""
         if not left:
             self._leave(agent)
-        status, why = self._ends.stopping.get(agent, ("cancelled", "stopped"))
-        self._end(agent, status, why, now, STOPPED)
-        self._skip_descendants(agent, now)
-        if agent in self._ends.again and not self._ends.cut:
-            self._reopen((agent,), now)
+        self.stopped(agent, now)
         return self._go_on(now)
 
+    def stopped(self, agent: int, now: float) -> None:
+        """End an agent whose request was aborted on demand."""
+        if self._candidates is not None and self._candidates.takes_abort(self, agent, now):
+            return
+        status, why = self.ends.stopping.get(agent, ("cancelled", "stopped"))
+        self.end(agent, End(status, why, STOPPED), now)
+        self.skip_descendants(agent, now)
+        if agent in self.ends.again and not self.ends.cut:
+            self._reopen((agent,), now)
+
     def held_by(self, agent: int) -> str:
-        if self._state[agent] == BACKOFF:
+        """Return the cause of a ready agent's wait: `slot`, `requests`, `input`, `output`, `budget`, `barrier`, ..."""
+        if self._candidates is not None and self._candidates.keeps_back(agent):
+            return "dependencies"
+        if self.state[agent] == BACKOFF:
             return "backoff"
-        if self._state[agent] != READY:
+        if self.state[agent] != READY:
             return ""
         if self._identical is not None and self._identical.waits(agent):
             return IDENTICAL
@@ -342,24 +323,24 @@ class Conductor:
         return self._queues.reason(agent)
 
     def wake(self, now: float) -> list[Decision]:
-        self._alarms.woken()
-        while (agent := self._alarms.due(now)) is not None:
+        self.alarms.woken()
+        while (agent := self.alarms.due(now)) is not None:
             if agent == RUN:
                 self._run_out(now)
-            if agent < 0 or self._state[agent] == ENDED:
+            if agent < 0 or self.state[agent] == ENDED:
                 continue
             deadline = self._deadline_s[agent]
             if deadline is not None and deadline <= now:
                 self._run_late(agent, now)
-            elif self._state[agent] == BACKOFF and self._tries.until_s[agent] <= now:
-                self._state[agent] = READY
+            elif self.state[agent] == BACKOFF and self.tries.until_s[agent] <= now:
+                self.state[agent] = READY
                 self._join(agent, now)
         return self._go_on(now)
 
     def cancel(self, now: float, agents: Iterable[int] | None = None) -> list[Decision]:
         """Stop these agents, or all; running ones are reported by `cancelled` later."""
         if agents is None:
-            self._ends.cut = True
+            self.ends.cut = True
             self._cancel_all(now, "stopped")
         else:
             for agent in agents:
@@ -372,8 +353,9 @@ class Conductor:
         return self._go_on(now)
 
     def retry(self, now: float, agents: Iterable[int] | None = None) -> list[Decision]:
-        if not self._ends.cut and self._open:
-            self._reopen(range(len(self._state)) if agents is None else agents, now)
+        """Run unsuccessful agents again, these or all; see `to_reopen`."""
+        if not self.ends.cut and self._open:
+            self._reopen(range(len(self.state)) if agents is None else agents, now)
         return self._go_on(now)
 
     def pause(self, now: float) -> list[Decision]:
@@ -388,29 +370,34 @@ class Conductor:
         return self._go_on(now)
 
     def _settle_done(self, now: float) -> None:
-        for agent, status in self._ends.done.items():
-            self._state[agent] = ENDED
+        candidates = self._candidates
+        answered = [] if candidates is None else candidates.settle(self, self.ends.done)
+        for agent, status in self.ends.done.items():
+            self.state[agent] = ENDED
             self._open -= 1
             if self._queues.barrier is not None:
                 self._queues.ended(agent, now)
-            for child in self._dag.children[agent]:
-                self._missing[child] -= status in PASSED_ON or agent in self._ends.left
-        for agent, status in self._ends.done.items():
-            if status not in PASSED_ON and agent not in self._ends.left:
-                self._ends.lost[agent] = agent
-                self._skip_descendants(agent, now)
-        self._ends.done = {}
+            for child in self.dag.children[agent]:
+                self.missing[child] -= status in PASSED_ON or agent in self.ends.left
+        for agent, status in self.ends.done.items():
+            if status not in PASSED_ON and agent not in self.ends.left:
+                self.ends.lost[agent] = agent
+                self.skip_descendants(agent, now)
+        if candidates is not None:
+            candidates.settled(self, answered, now)
+        self.ends.done = {}
 
-    def _make_ready(self, agent: int, now: float, *, decided: bool = False) -> None:
-        if self._flow is not None and not decided and (why := self._why_left_out(agent)) is not None:
-            self._leave_out(agent, why, now)
+    def make_ready(self, agent: int, now: float, *, decided: bool = False) -> None:
+        """Queue a step, unless it is left out; `decided` skips that check."""
+        if self._flow is not None and not decided and (why := self.why_left_out(agent)) is not None:
+            self.leave_out(agent, why, now)
             return
-        self._state[agent] = READY
+        self.state[agent] = READY
         self._ready_s[agent] = now
-        self._out.append(new_tuple(AgentReady, (now, agent)))
+        self.out.append(new_tuple(AgentReady, (now, agent)))
         self._join(agent, now)
         if self._policy.timeout_counts == "total":
-            self._set_deadline(agent, now, self._tries.made(agent))
+            self._set_deadline(agent, now, self.tries.made(agent))
 
     def _join(self, agent: int, now: float) -> None:
         if self._batching is not None:
@@ -418,21 +405,26 @@ class Conductor:
         self._queues.join(agent)
 
     def _go_on(self, now: float) -> list[Decision]:
+        if self._candidates is not None:
+            self._candidates.start_due(self, now)
         if self._queues.waiting and not self._paused:
             self._fill(now)
+        if self._candidates is not None:
+            self._candidates.sort(self)
+            self._candidates.set_alarm(self, now)
         if not self._open and not self._over:
             self._over = True
-            self._out.append(Done(self._ends.cut))
-        if (wake_s := self._alarms.next_s()) is not None:
-            self._out.append(WakeAt(wake_s))
-        out, self._out = self._out, []
+            self.out.append(Done(self.ends.cut))
+        if (wake_s := self.alarms.next_s()) is not None:
+            self.out.append(WakeAt(wake_s))
+        out, self.out = self.out, []
         return out
 
     def _fill(self, now: float) -> None:
         queues, room, width, others = self._queues, self._room, self._slots.width, self._others
         held: Collection[int] = ()
         while queues.waiting and (self._running < width or others) and (agent := queues.first(held)) is not None:
-            if self._state[agent] != READY:  # it ended while it waited
+            if self.state[agent] != READY:  # it ended while it waited
                 queues.leave(agent, now, now)
             elif (deadline := self._deadline_s[agent]) is not None and deadline <= now:
                 queues.leave(agent, now, now)
@@ -441,7 +433,7 @@ class Conductor:
                 continue
             elif others and (reason := self._held_back(agent, width)):
                 held = {*held, queues.hold(agent, reason, now)}
-            elif room is None or agent in self._tasks or (answer := room.enter(agent, now)) is None:
+            elif room is None or agent in self.tasks or (answer := room.enter(agent, now)) is None:
                 self._launch(agent, now, queues.leave(agent, self._ready_s[agent], now))
             elif self._falls_back(agent, answer):
                 reason = queues.leave(agent, self._ready_s[agent], now)
@@ -449,7 +441,7 @@ class Conductor:
                 self._move(agent, now)
             elif isinstance(answer, Hold):
                 held = {*held, queues.hold(agent, answer.reason, now)}
-                self._alarms.set_lines(answer.until_s)
+                self.alarms.set_lines(answer.until_s)
             else:
                 queues.leave(agent, now, now)
                 self._turn_away(agent, answer, now)
@@ -457,22 +449,22 @@ class Conductor:
             queues.hold_others(held, "slot", now)
 
     def _turn_away(self, agent: int, never: Never, now: float) -> None:
-        self._end(agent, "capped" if never.keeps else "cancelled", never.why, now, never.kind)
+        self.end(agent, End("capped" if never.keeps else "cancelled", never.why, never.kind), now)
         if never.keeps:
             self._release(agent, now)
         else:
-            self._skip_descendants(agent, now)
+            self.skip_descendants(agent, now)
 
     def _follows(self, agent: int, now: float) -> bool:
         """Let an agent wait for an identical one, or take its outcome; return False if it must ask itself."""
-        if self._identical is None or agent in self._tasks or (leader := self._identical.leader(agent)) is None:
+        if self._identical is None or agent in self.tasks or (leader := self._identical.leader(agent)) is None:
             return False
-        if self._state[leader] != ENDED and self._queues.barrier is not None:
-            layer = self._dag.layer
+        if self.state[leader] != ENDED and self._queues.barrier is not None:
+            layer = self.dag.layer
             if layer[leader] > layer[agent]:  # it may wait for this one's layer
                 return False
         reason = self._queues.leave(agent, self._ready_s[agent], now)
-        if self._state[leader] == ENDED:
+        if self.state[leader] == ENDED:
             self._take_over(agent, leader, now, "" if now <= self._ready_s[agent] else reason)
         else:
             self._identical.wait(agent, leader)
@@ -482,19 +474,24 @@ class Conductor:
         if self._identical is None:
             return
         if (failure := self._identical.failures.get(leader)) is not None:
-            self._give_up(agent, failure[1], failure[0], now)
+            self.give_up(agent, failure[1], failure[0], now)
             return
-        self._state[agent] = AWAY
-        self._tries.launched(agent)
+        self.state[agent] = AWAY
+        self.tries.launched(agent)
         self._identical.take(agent)
-        self._out.append(Take(agent, leader, held_by))
+        self.out.append(Take(agent, leader, held_by))
+
+    def give_back(self, agent: int) -> None:
+        """Free the resources that an agent holds."""
+        if self._holding is not None:
+            self._holding.give_back(agent)
 
     def _led(self, agent: int, status: Status, failure: tuple[str, str] | None, now: float) -> None:
         if self._identical is None:
             return
         waiting, counts = self._identical.ended(agent, passed_on=status in PASSED_ON, failure=failure)
         for one in waiting:
-            if self._state[one] != READY:  # it ended while it waited
+            if self.state[one] != READY:  # it ended while it waited
                 continue
             if counts:
                 self._take_over(one, agent, now, IDENTICAL)
@@ -505,31 +502,33 @@ class Conductor:
         """Return what holds a step besides admission: the schedule, resources, or slots of its kind."""
         if self._holding is not None and (reason := self._holding.held_by(agent)) is not None:
             return reason
-        running = self._tasks_running if agent in self._tasks else self._running
+        running = self._tasks_running if agent in self.tasks else self._running
         if agent in self._batched:
             running = 0
-        return "slot" if running >= (self._policy.concurrency if agent in self._tasks else width) else None
+        return "slot" if running >= (self._policy.concurrency if agent in self.tasks else width) else None
 
     def _launch(self, agent: int, now: float, reason: str) -> None:
-        self._state[agent] = RUNNING
+        self.state[agent] = RUNNING
         if self._identical is not None:
             self._identical.left(agent)
-        if agent in self._tasks:
+        if agent in self.tasks:
             self._tasks_running += 1
         elif agent not in self._batched:
             self._running += 1
         if self._holding is not None:
             self._holding.take(agent)
-        number = self._tries.launched(agent)
+        number = self.tries.launched(agent)
+        if self._candidates is not None:
+            self._candidates.launched(agent, now)
         if (deadline := self._deadline_s[agent]) is None or deadline == FOREVER:
             self._set_deadline(agent, now, number)
-        at_once = now <= self._ready_s[agent] and (number == 1 or self._tries.has_turned(agent))
+        at_once = now <= self._ready_s[agent] and (number == 1 or self.tries.has_turned(agent))
         held_by = self._moved_for.pop(agent, "") or ("" if at_once else self._held_by(agent, now, reason))
-        self._out.append(new_tuple(Send, (agent, number, held_by)))
+        self.out.append(new_tuple(Send, (agent, number, held_by)))
 
     def _held_by(self, agent: int, now: float, reason: str) -> str:
-        if self._tries.made(agent) > 1:
-            return self._tries.held_by(agent, reason)
+        if self.tries.made(agent) > 1:
+            return self.tries.held_by(agent, reason)
         return self._queues.opened(agent, self._ready_s[agent], now) or reason or "slot"
 
     def _set_deadline(self, agent: int, now: float, number: int) -> None:
@@ -537,13 +536,13 @@ class Conductor:
         deadline = self._deadline_s[agent] = now + timeout_s
         if deadline == FOREVER:
             return
-        self._alarms.set(deadline, agent, number)
+        self.alarms.set(deadline, agent, number)
 
     def _leave(self, agent: int) -> None:
-        state = self._state[agent]
+        state = self.state[agent]
         if state == RUNNING and not self._others:
             self._running -= 1
-        elif state == RUNNING and agent in self._tasks:
+        elif state == RUNNING and agent in self.tasks:
             self._tasks_running -= 1
         elif state == RUNNING:
             self._running -= agent not in self._batched
@@ -551,127 +550,97 @@ class Conductor:
             raise RuntimeError(f"agent {agent} is not running")
 
     def _run_late(self, agent: int, now: float) -> None:
-        if self._state[agent] in UNDER_WAY:
-            self._out.append(Abort(agent, "late"))
+        if self._candidates is not None and self._candidates.keeps_back(agent):
+            return  # it was not late, the steps that its condition waits for are
+        if self.state[agent] in UNDER_WAY:
+            self.out.append(Abort(agent, "late"))
         else:
-            self._give_up(agent, "Late", f"Late: no complete answer within {self._timeouts_s[agent]:g} s", now)
+            self.give_up(agent, "Late", f"Late: no complete answer within {self._timeouts_s[agent]:g} s", now)
 
-    def _give_up(self, agent: int, kind: str, why: str, now: float) -> None:
-        self._end(agent, "failed", why, now, kind)
-        self._skip_descendants(agent, now)
+    def give_up(self, agent: int, kind: str, why: str, now: float) -> None:
+        if self._candidates is None or not self._candidates.takes_failure(self, agent, kind, why, now):
+            self.end(agent, End("failed", why, kind), now)
+            self.skip_descendants(agent, now)
 
-    def _skip_descendants(self, agent: int, now: float) -> None:
-        todo = [agent]
+    def skip_descendants(self, agent: int, now: float) -> None:
+        todo, candidates = [agent], self._candidates
         while todo:
-            for child in self._dag.children[todo.pop()]:
-                if self._state[child] != ENDED and not self._can_do_without(child, now):
-                    self._end(child, "skipped", None, now, cause=agent)
+            for child in self.dag.children[todo.pop()]:
+                if self.state[child] == ENDED:
+                    continue
+                if candidates is None or not candidates.can_do_without(self, child, now):
+                    self.end(child, End("skipped", None, None, agent), now)
                     todo.append(child)
 
-    def _can_do_without(self, step: int, now: float) -> bool:
-        """Return whether a step survives a failed parent; only races do."""
-        del step, now
-        return False
-
-    def _end(
-        self,
-        agent: int,
-        status: Status,
-        error: str | None,
-        now: float,
-        kind: str | None = None,
-        *,
-        cause: int | None = None,
-    ) -> None:
-        self._state[agent] = ENDED
+    def end(self, agent: int, end: End, now: float) -> None:
+        candidates = self._candidates
+        if candidates is not None:
+            end = candidates.ending(self, agent, end, now)
+        status, error, kind, cause = end
+        self.state[agent] = ENDED
         self._open -= 1
         if self._slots.last_tries:
             self._slots.ended(agent)
         if self._holding is not None:
             self._holding.give_back(agent)
-        if status not in PASSED_ON and agent not in self._ends.left:
-            self._ends.lost[agent] = agent if cause is None else cause
-        end = new_tuple(AgentEnded, (now, agent, status, error, kind)) if cause is None else Skipped(agent, cause)
-        self._out.append(end)
+        if status not in PASSED_ON and agent not in self.ends.left:
+            self.ends.lost[agent] = agent if cause is None else cause
+        told = new_tuple(AgentEnded, (now, agent, status, error, kind)) if cause is None else Skipped(agent, cause)
+        self.out.append(told)
         if self._queues.barrier is not None:
             self._queues.ended(agent, now)
         if self._identical is not None:
             self._led(agent, status, (error or "", kind or "") if status == "failed" else None, now)
+        if candidates is not None:
+            candidates.ended(self, agent, now)
 
     def _run_out(self, now: float) -> None:
-        self._ends.cut = True
-        why = self._ends.late = f"Late: the run passed its deadline of {self._policy.deadline_s:g} s"
-        for agent in self._dag.order:
-            if self._state[agent] in UNDER_WAY:
-                self._out.append(Abort(agent, "over"))
-            elif self._state[agent] != ENDED:
-                self._end(agent, "cancelled", why, now, "Late")
+        self.ends.cut = True
+        why = self.ends.late = f"Late: the run passed its deadline of {self._policy.deadline_s:g} s"
+        for agent in self.dag.order:
+            if self.state[agent] in UNDER_WAY:
+                self.out.append(Abort(agent, "over"))
+            elif self.state[agent] != ENDED:
+                self.end(agent, End("cancelled", why, "Late"), now)
 
     def _cancel_all(self, now: float, why: str) -> None:
-        for agent in self._dag.order:
+        for agent in self.dag.order:
             self._cancel_one(agent, now, why)
 
     def _cancel_one(self, agent: int, now: float, why: str, status: Status = "cancelled") -> None:
-        if self._state[agent] in UNDER_WAY:
-            self._ends.stopping.setdefault(agent, (status, why if status == "skipped" else "stopped"))
-            self._ends.again.discard(agent)
-            self._out.append(Abort(agent, "stopped"))
-        elif self._state[agent] != ENDED:
-            self._end(agent, status, why, now, STOPPED)
+        if self.state[agent] in UNDER_WAY:
+            self.ends.stopping.setdefault(agent, (status, why if status == "skipped" else "stopped"))
+            self.ends.again.discard(agent)
+            self.out.append(Abort(agent, "stopped"))
+        elif self.state[agent] != ENDED:
+            self.end(agent, End(status, why, STOPPED), now)
 
     def _take_out(self, agent: int, status: Status, why: str, now: float) -> None:
-        if self._state[agent] != ENDED:
+        if self.state[agent] != ENDED:
             self._cancel_one(agent, now, why, status)
-            if self._state[agent] == ENDED:
-                self._skip_descendants(agent, now)
-
-    def _to_reopen(self, asked: Iterable[int]) -> tuple[list[int], dict[int, int]]:
-        return to_reopen(self._dag, self._ends.lost, asked)
+            if self.state[agent] == ENDED:
+                self.skip_descendants(agent, now)
 
     def _reopen(self, agents: Iterable[int], now: float) -> None:
-        asked, ends = list(agents), self._ends
-        ends.again.update(agent for agent in asked if agent in ends.stopping and self._state[agent] in UNDER_WAY)
-        again, skipped = self._to_reopen(asked)
+        asked, ends = list(agents), self.ends
+        ends.again.update(agent for agent in asked if agent in ends.stopping and self.state[agent] in UNDER_WAY)
+        candidates = self._candidates
+        again, skipped = to_reopen(self.dag, ends.lost, asked, () if candidates is None else candidates.races)
+        if candidates is not None:
+            candidates.reopened(self, again)
         for agent in again:
             del ends.lost[agent]
             ends.stopping.pop(agent, None)
             ends.again.discard(agent)
-            self._state[agent], self._deadline_s[agent] = PENDING, None
-            self._tries.forget(agent)
+            self.state[agent], self._deadline_s[agent] = PENDING, None
+            self.tries.forget(agent)
             self._open += 1
             self._queues.reopened(agent)
             if self._identical is not None:
                 self._identical.reopened(agent)
-            self._out.append(Reopened(agent))
-            if not self._missing[agent]:
-                self._make_ready(agent, now)
+            self.out.append(Reopened(agent))
+            if not self.missing[agent]:
+                self.make_ready(agent, now)
         for agent, cause in skipped.items():
             ends.lost[agent] = cause
-            self._out += [Reopened(agent), Skipped(agent, cause)]
-
-
-def to_reopen(
-    dag: Dag, lost: Mapping[int, int], asked: Iterable[int], races: Container[int] = ()
-) -> tuple[list[int], dict[int, int]]:
-    """Return the agents to run again, parents before children, and the new cause of each that stays skipped.
-
-    A retried agent brings its unsuccessful ancestors, and the steps skipped because of them unless another cause
-    remains. Agents skipped or stopped by name come back only by name.
-    """
-    wanted = {agent for agent in asked if agent in lost}
-    if not wanted:
-        return [], {}
-    wanted |= {agent for agent in dag.ancestors(wanted) if agent in lost}
-    below = dag.descendants(wanted)
-    found: dict[int, None] = {}
-    causes: dict[int, int] = {}
-    for agent in dag.order:
-        if agent in wanted or (agent in below and lost.get(agent, agent) != agent):
-            in_its_way = [parent for parent in dag.parents[agent] if parent in lost and parent not in found]
-            if agent in races and len(in_its_way) < len(dag.parents[agent]):
-                in_its_way = []
-            if not in_its_way:
-                found[agent] = None
-            elif lost[agent] in found:
-                causes[agent] = causes.get(in_its_way[0], lost[in_its_way[0]])
-    return list(found), causes
+            self.out += [Reopened(agent), Skipped(agent, cause)]

@@ -79,7 +79,7 @@ class Queues:
         self._reasons = [""] * count
         self._since_s = [0.0] * count
         self._longest: list[tuple[str, float, float]] = [NOTHING] * count
-        self.waiting = 0
+        self.waiting, self.learns = 0, order.learns
 
     def learn(self, agent: int, took_s: float) -> None:
         if self._order.learn(agent, took_s):

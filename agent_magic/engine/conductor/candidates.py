@@ -1,0 +1,349 @@
+"""Candidates: steps that compete for one result, or begin before it is known whether they are needed.
+
+| kind | a candidate starts | it is kept | the others |
+| --- | --- | --- | --- |
+| race (`agent_magic.declare.race`) | at once | if it answers first | aborted, with the steps that only they use |
+| hedge, the second request of a step | when the first one is overdue | if it answers first | unused, or aborted |
+| speculation | before its condition can be decided | if the condition holds | aborted, or thrown away |
+
+A race has all of its candidates as parents. The place of a hedge has the parents of its step and one more thing to wait
+for: that the step's request is overdue. It then queues like any step. First requests go before second ones, since a
+hedge shortens a run only if a slot is left for it.
+
+A speculating step waits for the parents that its prompt uses, and not for those that only its condition uses. An answer
+or a failure before the condition is decided is kept back until then. If most conditions of its declaration were
+false, it does not speculate.
+
+The models of a cascade or a fallback are candidates within one step: see `Conductor.ask_another`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from agent_magic.declare.each import group_of
+from agent_magic.declare.flow import CONDITION, UNUSED, Left
+from agent_magic.declare.race import BEATEN, NO_ANSWER
+from agent_magic.engine.conductor.overdue import Overdue
+from agent_magic.engine.conductor.states import AWAY, ENDED, HEDGES, PASSED_ON, PENDING, RUNNING, UNDER_WAY
+from agent_magic.engine.contract import Abort, Send
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Container, Iterable, Mapping
+
+    from agent_magic.declare.dag import Dag
+    from agent_magic.declare.plan import Plan
+    from agent_magic.engine.conductor.states import Alarms, Ends
+    from agent_magic.engine.contract import Decision, Requests
+    from agent_magic.engine.retry import Tries
+    from agent_magic.record.answer import Status
+
+LEAST_KNOWN: Final = 5
+"""Minimum decided conditions to predict others. An assumption."""
+UNNEEDED: Final = Left("unused", "the answer came in time", UNUSED)
+"""Why a hedge was not sent."""
+
+
+class End(NamedTuple):
+    """How a step ends; `cause` is the step that made it end, if that is another one."""
+
+    status: Status
+    error: str | None
+    kind: str | None
+    cause: int | None = None
+
+
+SUCCEEDED: Final = End("succeeded", None, None)
+
+
+class Steps(Protocol):
+    """The steps of a run, as candidates read and change them: a `Conductor`."""
+
+    @property
+    def dag(self) -> Dag: ...
+    @property
+    def state(self) -> list[int]: ...
+    @property
+    def missing(self) -> list[int]:
+        """Number of things that each step waits for."""
+        ...
+
+    @property
+    def ends(self) -> Ends: ...
+    @property
+    def out(self) -> list[Decision]: ...
+    @property
+    def tries(self) -> Tries: ...
+    @property
+    def alarms(self) -> Alarms: ...
+    @property
+    def tasks(self) -> Container[int]: ...
+    def make_ready(self, agent: int, now: float, *, decided: bool = False) -> None: ...
+    def why_left_out(self, agent: int) -> Left | None: ...
+    def leave_out(self, agent: int, left: Left, now: float) -> None: ...
+    def pass_on(self, agent: int, end: End, now: float) -> None: ...
+    def stopped(self, agent: int, now: float) -> None: ...
+    def give_up(self, agent: int, kind: str, why: str, now: float) -> None: ...
+    def give_back(self, agent: int) -> None: ...
+    def end(self, agent: int, end: End, now: float) -> None: ...
+    def skip_descendants(self, agent: int, now: float) -> None: ...
+
+
+class Candidates:
+    """The races, hedges and speculating steps of one run. The conductor calls it at each change of a step."""
+
+    def __init__(self, plan: Plan, requests: Requests, kinds: Iterable[str]) -> None:
+        flow, choices = plan.flow, requests.flow
+        self._names, self._requests = plan.names, requests
+        self.races: Collection[int] = flow.races if flow is not None else ()
+        self._won: set[int] = set()
+        self._beaten: dict[int, Left] = {}  # steps that are not needed any more, also while they are aborted
+        self.overdue = Overdue(plan, [*kinds])
+        self._place_of = self.overdue.places
+        self._step_of = {place: step for step, place in self._place_of.items()}
+        self.places: Collection[int] = self._step_of.keys()
+        self._idle = set(self._step_of)  # places that are not needed yet
+        self._alarm_s = math.inf
+        self._ahead_of = dict(choices.ahead_of) if choices is not None else {}
+        self._ahead: set[int] = set()  # steps that have begun before their condition is decided
+        self._kept_back: dict[int, End] = {}  # ends that wait for a decision
+        self._causes: dict[int, int] = {}  # of those that are aborted, since a parent did not succeed: which
+        self._to_look_at: dict[int, None] = {}
+        self._group = {step: group_of(plan.agents[step]) for step in self._ahead_of}
+        self._held: dict[str, dict[int, bool]] = {}  # per group, the decided conditions, and how
+
+    # when candidates start
+
+    def look_at_all(self) -> bool:
+        """Look at all speculating steps next; return False if there are none."""
+        self._to_look_at.update(dict.fromkeys(self._ahead_of))
+        return bool(self._to_look_at)
+
+    def start_due(self, steps: Steps, now: float) -> None:
+        """Make those ready that may start now: with an overdue first request, or before their condition."""
+        while self._to_look_at:
+            agent, _ = self._to_look_at.popitem()
+            self._look_at(steps, agent, now)
+        found, _ = self.overdue.take_due(now, lambda step: self._may_be_overdue(steps, step))
+        for step in found:
+            place = self._place_of[step]
+            self._idle.discard(place)
+            steps.missing[place] -= 1
+            steps.make_ready(place, now)
+
+    def set_alarm(self, steps: Steps, now: float) -> None:
+        """Set the alarm for the next overdue request."""
+        _, at_s = self.overdue.take_due(now, lambda step: self._may_be_overdue(steps, step))
+        if at_s != self._alarm_s:
+            self._alarm_s = at_s
+            if at_s < math.inf:
+                steps.alarms.set(at_s, HEDGES)
+
+    def _may_be_overdue(self, steps: Steps, step: int) -> bool:
+        under_way = self._place_of[step] in self._idle and steps.state[step] == RUNNING
+        return under_way and step not in steps.ends.stopping and not steps.ends.cut
+
+    def launched(self, agent: int, now: float) -> None:
+        if self._place_of.get(agent) in self._idle:
+            self.overdue.launched(agent, now)
+
+    def _look_at(self, steps: Steps, agent: int, now: float) -> None:
+        """Start a step before its condition, or decide the condition if possible."""
+        if steps.state[agent] == PENDING and steps.missing[agent]:
+            ahead_of = self._ahead_of[agent].intersection(steps.dag.parents[agent])
+            missing = sum(steps.state[one] != ENDED for one in ahead_of)
+            if steps.missing[agent] == missing and not self._is_unlikely(agent):
+                self._ahead.add(agent)
+                steps.make_ready(agent, now, decided=True)
+        elif agent in self._ahead and not steps.missing[agent]:
+            self._ahead.discard(agent)
+            self._decide(steps, agent, now)
+
+    def _is_unlikely(self, agent: int) -> bool:
+        known = self._held.get(self._group[agent], {})
+        return len(known) >= LEAST_KNOWN and 2 * sum(known.values()) < len(known)
+
+    def sort(self, steps: Steps) -> None:
+        """Put requests last that are needless once another candidate, which costs nothing, has answered."""
+        if self.races:
+            steps.out.sort(key=lambda one: self._is_sent_for_a_race(steps, one))
+
+    def _is_sent_for_a_race(self, steps: Steps, one: Decision) -> bool:
+        if not isinstance(one, Send) or one.step in steps.tasks or not self._races_of(steps, one.step):
+            return False
+        return not self._requests.need(one.step).free
+
+    # which one is kept
+
+    def decided(self, agent: int, left: Left | None) -> None:
+        """Record the decision about a condition."""
+        if agent in self._group and (left is None or left.kind == CONDITION):
+            self._held.setdefault(self._group[agent], {})[agent] = left is None
+
+    def _decide(self, steps: Steps, agent: int, now: float) -> None:
+        left, kept = steps.why_left_out(agent), self._kept_back.pop(agent, None)
+        if left is None and kept is not None:
+            if kept.status == "failed":
+                steps.give_up(agent, kept.kind or "", kept.error or "", now)
+            else:
+                steps.pass_on(agent, kept, now)
+        elif left is not None and kept is None:
+            self._drop(steps, agent, left, now)
+        elif left is not None:
+            steps.leave_out(agent, left, now)
+
+    def _drop(self, steps: Steps, agent: int, left: Left, now: float) -> None:
+        """Leave out a step that is not needed any more; its request is aborted first."""
+        if steps.state[agent] not in UNDER_WAY:
+            steps.leave_out(agent, left, now)
+            return
+        self._beaten[agent] = left
+        steps.ends.stopping[agent] = "skipped", left.why
+        steps.out.append(Abort(agent, "stopped"))
+
+    def takes_end(self, steps: Steps, agent: int, end: End, now: float) -> bool:
+        """Leave out a step whose answer comes too late, or keep back one that comes too early."""
+        if self.takes_abort(steps, agent, now):  # its answer was whole before it could be aborted
+            return True
+        if agent not in self._ahead:
+            return False
+        if agent in steps.ends.stopping:  # its condition cannot be decided any more, or it was stopped
+            steps.stopped(agent, now)
+        else:
+            self._keep_back(steps, agent, end)
+        return True
+
+    def takes_abort(self, steps: Steps, agent: int, now: float) -> bool:
+        """Leave out a step that was aborted because it is not needed any more."""
+        left = self._beaten.get(agent)
+        if left is not None:
+            steps.leave_out(agent, left, now)
+        return left is not None
+
+    def takes_failure(self, steps: Steps, agent: int, kind: str, why: str, now: float) -> bool:
+        """Keep back a failure before its condition is decided; a race fails because of its candidates."""
+        if agent in self._ahead:
+            self._keep_back(steps, agent, End("failed", why, kind))
+        elif kind == NO_ANSWER:
+            cause = next(one for one in steps.dag.parents[agent] if one in steps.ends.lost)
+            steps.end(agent, End("skipped", None, None, cause), now)
+            steps.skip_descendants(agent, now)
+        else:
+            return False
+        return True
+
+    def _keep_back(self, steps: Steps, agent: int, end: End) -> None:
+        steps.state[agent], self._kept_back[agent] = AWAY, end
+        steps.give_back(agent)  # the steps that its condition waits for may need the same resources
+
+    def keeps_back(self, agent: int) -> bool:
+        return agent in self._kept_back
+
+    def won(self, steps: Steps, winner: int, now: float) -> None:
+        """Drop the steps that are not needed any more after the first answer of a race."""
+        for race in self._races_of(steps, winner):
+            self._won.add(race)
+            for other in steps.dag.parents[race]:
+                steps.ends.lost.pop(other, None)  # no race wants them again
+            for agent in self._needless(steps, race):
+                if steps.state[agent] != ENDED:  # the place of a hedge ends with its step
+                    self._drop(steps, agent, Left("skipped", f"{self._names[winner]!r} answered first", BEATEN), now)
+
+    def _races_of(self, steps: Steps, agent: int) -> list[int]:
+        """Return the race of an agent, as a list of at most one."""
+        return [child for child in steps.dag.children[agent] if child in self.races]
+
+    def _needless(self, steps: Steps, race: int) -> list[int]:
+        """Return the open agents of a race and the steps that only they use, children before parents."""
+        parents, children = steps.dag.parents, steps.dag.children
+        todo = [one for one in parents[race] if steps.state[one] != ENDED]
+        found: dict[int, None] = {}
+        while todo:
+            one = todo.pop(0)
+            found[one] = None
+            for before in parents[one]:
+                wanted = [after for after in children[before] if after not in found and steps.state[after] != ENDED]
+                if steps.state[before] != ENDED and not wanted:
+                    todo.append(before)
+        return [*found]
+
+    def lost(self, steps: Steps, agent: int) -> Left | None:
+        """Return why a race has failed: all of its candidates have ended without an answer, one without success."""
+        if agent not in self.races or agent in self._won or steps.ends.lost.keys().isdisjoint(steps.dag.parents[agent]):
+            return None
+        return Left("failed", "", NO_ANSWER)
+
+    # what follows from an end
+
+    def attempt_failed(self, agent: int, now: float) -> None:
+        if agent in self._place_of:
+            self.overdue.ended(agent, now)
+
+    def ending(self, steps: Steps, agent: int, end: End, now: float) -> End:
+        """Return how a step ends that is about to."""
+        self._ahead.discard(agent)
+        self._kept_back.pop(agent, None)
+        cause = self._causes.pop(agent, end.cause)
+        if agent in self._step_of and not steps.tries.made(agent):  # nothing was sent
+            self._idle.discard(agent)
+            steps.ends.left[agent] = UNNEEDED
+            return End(UNNEEDED.status, UNNEEDED.why, UNNEEDED.kind, None)
+        self.attempt_failed(agent, now)
+        return end._replace(cause=cause)
+
+    def ended(self, steps: Steps, agent: int, now: float) -> None:
+        """Close the place of a step's hedge, and look at the steps that speculate on its end."""
+        if (place := self._place_of.get(agent)) in self._idle:
+            steps.leave_out(place, UNNEEDED, now)
+        self._to_look_at.update((child, None) for child in steps.dag.children[agent] if child in self._ahead_of)
+
+    def can_do_without(self, steps: Steps, step: int, now: float) -> bool:
+        """Return whether a step survives a failed parent: a race, or for now one whose request is to be aborted."""
+        if step in self._ahead and steps.state[step] in UNDER_WAY and step not in self._kept_back:
+            if step not in steps.ends.stopping:
+                cause = self._causes[step] = next(one for one in self._ahead_of[step] if one in steps.ends.lost)
+                steps.ends.stopping[step] = "skipped", f"{self._names[cause]!r} did not succeed"
+                steps.out.append(Abort(step, "stopped"))
+            return True
+        if step not in self.races:
+            return False
+        steps.missing[step] -= 1
+        if not steps.missing[step] and steps.state[step] == PENDING:
+            steps.make_ready(step, now)
+        return True
+
+    # recorded ends, and steps that run again
+
+    def settle(self, steps: Steps, done: Mapping[int, Status]) -> list[int]:
+        """Take over the ends of a recorded run, and return its answers."""
+        answered = [agent for agent, status in done.items() if status in PASSED_ON]
+        self._idle.difference_update(done)
+        for agent in answered:
+            self._won.update(self._races_of(steps, agent))
+        return answered
+
+    def settled(self, steps: Steps, answered: Iterable[int], now: float) -> None:
+        """Drop what the recorded answers make needless."""
+        for agent in answered:
+            self.won(steps, agent, now)
+        for place in sorted(self._idle):
+            if steps.state[self._step_of[place]] == ENDED:
+                steps.leave_out(place, UNNEEDED, now)
+
+    def reopened(self, steps: Steps, again: Iterable[int]) -> None:
+        """Let races wait for these agents again, and the places of their hedges for a late answer."""
+        for agent in again:
+            for race in self._races_of(steps, agent):
+                steps.missing[race] += 1
+            if agent in self._step_of:
+                self._idle.add(agent)
+                steps.missing[agent] += 1
+
+
+def candidates_of(plan: Plan, requests: Requests, kinds: Iterable[str]) -> Candidates | None:
+    """Return the candidates of a plan; `None` if no step competes or begins early."""
+    flow = plan.flow
+    if flow is None or requests.flow is None or not (flow.races or flow.ahead_of):
+        return None
+    return Candidates(plan, requests, kinds)
