@@ -64,6 +64,7 @@ class Flow:
         decides.update(*plan.dag.alike)
         self.races = {step: plan.dag.parents[step] for step, one in steps if one.race}
         may, optional = decides.union(*self.races.values()), dict[int, frozenset[int]]()
+        alone = set(decides)  # those that may be left out although no other one has won
         alike = {one.start: one for one in plan.dag.alike}
         for step in reversed(plan.dag.backwards):
             unsure = may.intersection(plan.dag.parents[step])
@@ -75,6 +76,10 @@ class Flow:
                 decides.update(these)
             if unsure - can or any(name in plan.groups for names, _ in self._uses(step) for name in names):
                 may.update(these)  # it needs one, or a group: see `_without_group`
+                alone.update(these)
+            elif step in self.races and alone.issuperset(plan.dag.parents[step]):
+                may.add(step)
+                alone.add(step)
         self.decides, self.optional = frozenset(decides | may), optional
         self._beside: dict[int, range] = {}
         for numbers in plan.dag.alike:

@@ -26,7 +26,7 @@ from agent_magic.declare.each import group_of
 from agent_magic.declare.flow import CONDITION, UNUSED, Left
 from agent_magic.declare.race import BEATEN, NO_ANSWER
 from agent_magic.engine.conductor.overdue import Overdue
-from agent_magic.engine.conductor.states import AWAY, ENDED, HEDGES, PASSED_ON, PENDING, RUNNING, UNDER_WAY
+from agent_magic.engine.conductor.states import ENDED, HEDGES, KEPT, PASSED_ON, PENDING, RUNNING, UNDER_WAY
 from agent_magic.engine.contract import Abort, Send
 
 if TYPE_CHECKING:
@@ -151,18 +151,22 @@ class Candidates:
     def _look_at(self, steps: Steps, agent: int, now: float) -> None:
         """Start a step before its condition, or decide the condition if possible."""
         if steps.state[agent] == PENDING and steps.missing[agent]:
-            ahead_of = self._ahead_of[agent].intersection(steps.dag.parents[agent])
-            missing = sum(steps.state[one] != ENDED for one in ahead_of)
-            if steps.missing[agent] == missing and not self._is_unlikely(agent):
-                self._ahead.add(agent)
-                steps.make_ready(agent, now, decided=True)
+            parents = steps.dag.parents[agent]
+            waits_for = self._ahead_of[agent].intersection(parents)
+            missing = sum(steps.state[one] != ENDED for one in waits_for)
+            needed = (one for one in parents if one not in waits_for)  # without one of them it may not be needed itself
+            if steps.missing[agent] == missing and steps.ends.left.keys().isdisjoint(needed):
+                self._begin(steps, agent, now)
         elif agent in self._ahead and not steps.missing[agent]:
             self._ahead.discard(agent)
             self._decide(steps, agent, now)
 
-    def _is_unlikely(self, agent: int) -> bool:
+    def _begin(self, steps: Steps, agent: int, now: float) -> None:
+        """Start a step before its condition, unless most decided conditions of its declaration were false."""
         known = self._held.get(self._group[agent], {})
-        return len(known) >= LEAST_KNOWN and 2 * sum(known.values()) < len(known)
+        if len(known) < LEAST_KNOWN or 2 * sum(known.values()) >= len(known):
+            self._ahead.add(agent)
+            steps.make_ready(agent, now, decided=True)
 
     def sort(self, steps: Steps) -> None:
         """Put requests last that are needless once another candidate, which costs nothing, has answered."""
@@ -211,7 +215,7 @@ class Candidates:
         if agent in steps.ends.stopping:  # its condition cannot be decided any more, or it was stopped
             steps.stopped(agent, now)
         else:
-            self._keep_back(steps, agent, end)
+            self._keep_back(steps, agent, end, now)
         return True
 
     def takes_abort(self, steps: Steps, agent: int, now: float) -> bool:
@@ -224,7 +228,7 @@ class Candidates:
     def takes_failure(self, steps: Steps, agent: int, kind: str, why: str, now: float) -> bool:
         """Keep back a failure before its condition is decided; a race fails because of its candidates."""
         if agent in self._ahead:
-            self._keep_back(steps, agent, End("failed", why, kind))
+            self._keep_back(steps, agent, End("failed", why, kind), now)
         elif kind == NO_ANSWER:
             cause = next(one for one in steps.dag.parents[agent] if one in steps.ends.lost)
             steps.end(agent, End("skipped", None, None, cause), now)
@@ -233,12 +237,15 @@ class Candidates:
             return False
         return True
 
-    def _keep_back(self, steps: Steps, agent: int, end: End) -> None:
-        steps.state[agent], self._kept_back[agent] = AWAY, end
+    def _keep_back(self, steps: Steps, agent: int, end: End, now: float) -> None:
+        """Keep an end back, unless the condition cannot be decided because a step that it is about is lost."""
+        cause = next((one for one in self._ahead_of[agent] if one in steps.ends.lost), None)
+        if cause is not None:
+            steps.end(agent, End("skipped", None, None, cause), now)
+            steps.skip_descendants(agent, now)
+            return
+        steps.state[agent], self._kept_back[agent] = KEPT, end
         steps.give_back(agent)  # the steps that its condition waits for may need the same resources
-
-    def keeps_back(self, agent: int) -> bool:
-        return agent in self._kept_back
 
     def won(self, steps: Steps, winner: int, now: float) -> None:
         """Drop the steps that are not needed any more after the first answer of a race."""
@@ -282,11 +289,11 @@ class Candidates:
 
     def ending(self, steps: Steps, agent: int, end: End, now: float) -> End:
         """Return how a step ends that is about to."""
-        self._ahead.discard(agent)
+        for ones in (self._ahead, self._idle):
+            ones.discard(agent)
         self._kept_back.pop(agent, None)
         cause = self._causes.pop(agent, end.cause)
         if agent in self._step_of and not steps.tries.made(agent):  # nothing was sent
-            self._idle.discard(agent)
             steps.ends.left[agent] = UNNEEDED
             return End(UNNEEDED.status, UNNEEDED.why, UNNEEDED.kind, None)
         self.attempt_failed(agent, now)
@@ -295,12 +302,17 @@ class Candidates:
     def ended(self, steps: Steps, agent: int, now: float) -> None:
         """Close the place of a step's hedge, and look at the steps that speculate on its end."""
         if (place := self._place_of.get(agent)) in self._idle:
-            steps.leave_out(place, UNNEEDED, now)
+            self._close(steps, place, now)
         self._to_look_at.update((child, None) for child in steps.dag.children[agent] if child in self._ahead_of)
+
+    def _close(self, steps: Steps, place: int, now: float) -> None:
+        """Leave out a hedge that is not needed; one that was sent in an earlier try has cost something."""
+        was_sent = steps.tries.made(place)
+        steps.leave_out(place, Left("skipped", UNNEEDED.why, BEATEN) if was_sent else UNNEEDED, now)
 
     def can_do_without(self, steps: Steps, step: int, now: float) -> bool:
         """Return whether a step survives a failed parent: a race, or for now one whose request is to be aborted."""
-        if step in self._ahead and steps.state[step] in UNDER_WAY and step not in self._kept_back:
+        if step in self._ahead and steps.state[step] in UNDER_WAY:
             if step not in steps.ends.stopping:
                 cause = self._causes[step] = next(one for one in self._ahead_of[step] if one in steps.ends.lost)
                 steps.ends.stopping[step] = "skipped", f"{self._names[cause]!r} did not succeed"
@@ -329,16 +341,18 @@ class Candidates:
             self.won(steps, agent, now)
         for place in sorted(self._idle):
             if steps.state[self._step_of[place]] == ENDED:
-                steps.leave_out(place, UNNEEDED, now)
+                self._close(steps, place, now)
 
-    def reopened(self, steps: Steps, again: Iterable[int]) -> None:
-        """Let races wait for these agents again, and the places of their hedges for a late answer."""
-        for agent in again:
-            for race in self._races_of(steps, agent):
-                steps.missing[race] += 1
-            if agent in self._step_of:
-                self._idle.add(agent)
-                steps.missing[agent] += 1
+    def reopened(self, again: Iterable[int]) -> None:
+        """Let hedges wait for a late answer again whose steps run again too."""
+        asked = {*again}
+        self._idle.update(place for place, step in self._step_of.items() if place in asked and step in asked)
+
+    def waits_for(self, steps: Steps, step: int) -> int:
+        """Return the number of things that a step waits for: a race does not wait for candidates that are lost."""
+        lost = () if step in self.races else steps.ends.lost
+        parents = sum(steps.state[one] != ENDED or one in lost for one in steps.dag.parents[step])
+        return parents + (step in self._idle)
 
 
 def candidates_of(plan: Plan, requests: Requests, kinds: Iterable[str]) -> Candidates | None:

@@ -25,6 +25,7 @@ from agent_magic.engine.conductor.states import (
     AWAY,
     BACKOFF,
     ENDED,
+    KEPT,
     PASSED_ON,
     PENDING,
     READY,
@@ -310,7 +311,7 @@ class Conductor:
 
     def held_by(self, agent: int) -> str:
         """Return the cause of a ready agent's wait: `slot`, `requests`, `input`, `output`, `budget`, `barrier`, ..."""
-        if self._candidates is not None and self._candidates.keeps_back(agent):
+        if self.state[agent] == KEPT:
             return "dependencies"
         if self.state[agent] == BACKOFF:
             return "backoff"
@@ -550,7 +551,7 @@ class Conductor:
             raise RuntimeError(f"agent {agent} is not running")
 
     def _run_late(self, agent: int, now: float) -> None:
-        if self._candidates is not None and self._candidates.keeps_back(agent):
+        if self.state[agent] == KEPT:
             return  # it was not late, the steps that its condition waits for are
         if self.state[agent] in UNDER_WAY:
             self.out.append(Abort(agent, "late"))
@@ -626,8 +627,6 @@ class Conductor:
         ends.again.update(agent for agent in asked if agent in ends.stopping and self.state[agent] in UNDER_WAY)
         candidates = self._candidates
         again, skipped = to_reopen(self.dag, ends.lost, asked, () if candidates is None else candidates.races)
-        if candidates is not None:
-            candidates.reopened(self, again)
         for agent in again:
             del ends.lost[agent]
             ends.stopping.pop(agent, None)
@@ -639,7 +638,13 @@ class Conductor:
             if self._identical is not None:
                 self._identical.reopened(agent)
             self.out.append(Reopened(agent))
-            if not self.missing[agent]:
+        if candidates is not None:
+            candidates.reopened(again)
+            children = (child for agent in again for child in self.dag.children[agent])
+            for step in {*again, *children}:
+                self.missing[step] = candidates.waits_for(self, step)
+        for agent in again:
+            if not self.missing[agent] and self.state[agent] == PENDING:
                 self.make_ready(agent, now)
         for agent, cause in skipped.items():
             ends.lost[agent] = cause

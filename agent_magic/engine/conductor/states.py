@@ -61,6 +61,8 @@ RUNNING: Final = 2
 BACKOFF: Final = 3
 ENDED: Final = 4
 AWAY: Final = 5
+KEPT: Final = 6
+"""It has ended, and whether it counts is not decided yet."""
 UNDER_WAY: Final = frozenset({RUNNING, AWAY})
 PASSED_ON: Final = frozenset({"succeeded", "capped"})
 SKIPPED: Final = "skipped by the user"
