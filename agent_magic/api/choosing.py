@@ -36,7 +36,7 @@ from agent_magic.live.ahead import foresee
 from agent_magic.measure.intervals import Interval, mean_interval
 from agent_magic.measure.scores import Grade, reading, summary_of
 from agent_magic.record.answer import CHARS_PER_TOKEN, Usage
-from agent_magic.record.ledger.grades import Graded
+from agent_magic.record.ledger.reviews import Graded
 from agent_magic.record.prices import context_window
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from agent_magic.declare.grouping import taken_apart
 from agent_magic.declare.values import as_json
 from agent_magic.errors import DeclarationError, InvalidAnswer
 from agent_magic.record.answer import Answer, Usage
-from agent_magic.record.ledger.edits import edited
+from agent_magic.record.ledger.reviews import edited
 
 if TYPE_CHECKING:
     from agent_magic.declare.step import Step

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from agent_magic.live.batching import Collected
     from agent_magic.providers.base import Provider
     from agent_magic.record.ledger.batches import BatchBook
-    from agent_magic.record.ledger.grades import Graded
+    from agent_magic.record.ledger.reviews import Graded
     from agent_magic.record.ledger.store import SqliteLedger
     from agent_magic.record.results import RunRecord
 

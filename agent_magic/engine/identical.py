@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.record.identical import same_of
+from agent_magic.record.request import same_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

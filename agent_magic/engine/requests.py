@@ -23,10 +23,9 @@ from agent_magic.engine.calls import Wanted
 from agent_magic.engine.retry import CUT
 from agent_magic.errors import AgentMagicError, Capped, DeclarationError, Escalated, InvalidAnswer, Refused
 from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED, TOOL_USE, TURNS, Usage
-from agent_magic.record.identical import rows_of, same_of
+from agent_magic.record.events import new_tuple
 from agent_magic.record.prices import of_batch
-from agent_magic.record.quick_tuples import new_tuple
-from agent_magic.record.request import Message, Request, continued, going_on, read_blocks, said
+from agent_magic.record.request import Message, Request, continued, going_on, read_blocks, rows_of, said, same_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Hashable, Mapping, Sequence

@@ -48,9 +48,9 @@ from agent_magic.record.events import (
     CallStarted,
     FirstToken,
     RunEnded,
+    new_tuple,
     on_grid,
 )
-from agent_magic.record.quick_tuples import new_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from agent_magic.declare.race import NO_ANSWER
 from agent_magic.engine.admission.breaker import Fault
 from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, PAID_BEFORE, Usage
-from agent_magic.record.events import AgentEnded, AttemptEnded
+from agent_magic.record.events import AgentEnded, AttemptEnded, new_tuple
 from agent_magic.record.prices import of_batch
-from agent_magic.record.quick_tuples import new_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -29,11 +29,9 @@ from agent_magic.forecast.work import Evidence, Works
 from agent_magic.measure.metrics import Summary, summarize
 from agent_magic.measure.server import shortest_s
 from agent_magic.measure.server_fit import OURS, limit_of_run
-from agent_magic.record.identical import sharers_of
 from agent_magic.record.prices import Prices
 from agent_magic.record.request import Request
-from agent_magic.record.results import ForecastNote, RunRecord
-from agent_magic.record.returned import Returned
+from agent_magic.record.results import ForecastNote, Returned, RunRecord, sharers_of
 from agent_magic.record.terms import Terms
 
 if TYPE_CHECKING:

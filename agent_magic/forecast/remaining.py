@@ -13,8 +13,7 @@ from agent_magic.forecast.pace import UNSURE
 from agent_magic.forecast.servers import NOTHING_KNOWN, KnownServers
 from agent_magic.measure.server import Needs, shortest_s
 from agent_magic.measure.server_fit import FEWEST, at_of
-from agent_magic.record.exchanges import Exchange, seen_run
-from agent_magic.record.history import MEASURED
+from agent_magic.record.history import MEASURED, Exchange, seen_run
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.step import Step
     from agent_magic.measure.server import At
     from agent_magic.measure.server_fit import Steps
-    from agent_magic.record.exchanges import SeenRun
-    from agent_magic.record.history import History, Past
+    from agent_magic.record.history import History, Past, SeenRun
     from agent_magic.record.results import AgentResult, RunRecord
 
 LEAST_ROWS = 3

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.measure.server import NO_NEEDS, Needs, shortest_s, words_of
 from agent_magic.measure.server_fit import Observed, all_at_once, fitting
-from agent_magic.record.exchanges import seen_run
+from agent_magic.record.history import seen_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from agent_magic.measure.server import At, Server
     from agent_magic.measure.server_fit import Fit, Steps
-    from agent_magic.record.exchanges import Exchange, SeenRun
-    from agent_magic.record.history import History, Past
+    from agent_magic.record.history import Exchange, History, Past, SeenRun
     from agent_magic.record.results import RunRecord
 
 CROWDED: Final = 1.15

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from agent_magic.measure.server import At, Server
     from agent_magic.measure.server_fit import Fit
     from agent_magic.record.answer import Price, Usage
-    from agent_magic.record.exchanges import Exchange
+    from agent_magic.record.history import Exchange
     from agent_magic.record.results import Attempt, RunRecord
 
 PRIOR_OUTPUT_TOKENS: Final = 500

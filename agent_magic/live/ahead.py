@@ -13,9 +13,8 @@ from agent_magic.live.earlier import Earlier, same_request
 from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.providers.base import facts_of
 from agent_magic.record.answer import TOOL_USE, Answer, Usage
-from agent_magic.record.conversation import answered
 from agent_magic.record.ledger.batches import name_of
-from agent_magic.record.request import Request, going_on
+from agent_magic.record.request import Request, answered, going_on
 from agent_magic.record.terms import Terms
 
 if TYPE_CHECKING:

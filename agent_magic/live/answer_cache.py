@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.errors import InvalidAnswer
-from agent_magic.record.identical import same_of
+from agent_magic.record.request import same_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from agent_magic.engine.policy import Equal
     from agent_magic.live.earlier import Earlier
     from agent_magic.record.answer import Answer
-    from agent_magic.record.identical import Same
     from agent_magic.record.ledger.base import Ledger
-    from agent_magic.record.request import Request
+    from agent_magic.record.request import Request, Same
     from agent_magic.record.results import RunRecord
 
 

@@ -11,9 +11,9 @@ from agent_magic.engine.retry import failure_of
 from agent_magic.live.usage import partial_usage, settled, source_of
 from agent_magic.providers.capabilities import check_request
 from agent_magic.record.answer import NOTHING_USED, PAID_BEFORE, SOURCES
+from agent_magic.record.events import new_tuple
 from agent_magic.record.ledger.base import Busy
 from agent_magic.record.prices import of_batch
-from agent_magic.record.quick_tuples import new_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

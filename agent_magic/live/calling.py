@@ -25,10 +25,9 @@ from agent_magic.live.functions import is_coroutine, run_function, tool_result
 from agent_magic.live.people import Question, ask
 from agent_magic.live.saving import write_answer
 from agent_magic.live.workers import Ran
-from agent_magic.record.events import CallEnded
+from agent_magic.record.events import CallEnded, new_tuple
 from agent_magic.record.ledger.base import IN_DOUBT, Busy, CallKey, Doubt
-from agent_magic.record.quick_tuples import new_tuple
-from agent_magic.record.returned import Returned
+from agent_magic.record.results import Returned
 from agent_magic.record.secret_scan import masked, secrets_of
 from agent_magic.record.task_inputs import UNKNOWN, Taken, variables_of, written
 

@@ -33,10 +33,9 @@ from agent_magic.live.monitor import AlertMonitor, HealthMonitor, tell
 from agent_magic.live.people import ask, question_of
 from agent_magic.live.tasks import MOMENT_S, Tasks, forget, in_a_moment
 from agent_magic.providers.base import Stream, facts_of
-from agent_magic.record.conversation import conversation_of
 from agent_magic.record.events import TICKS_PER_S
 from agent_magic.record.prices import Prices
-from agent_magic.record.results import RunRecord
+from agent_magic.record.results import RunRecord, conversation_of
 from agent_magic.record.terms import Terms
 
 if TYPE_CHECKING:

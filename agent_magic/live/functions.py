@@ -37,7 +37,7 @@ from agent_magic.live.prints import Prints
 from agent_magic.live.saving import Saves
 from agent_magic.live.workers import Ran, Workers, called, check_sendable, failed, pack_call, pack_ran, unpack_ran
 from agent_magic.machine import in_browser, needs_processes
-from agent_magic.record.quick_tuples import new_tuple
+from agent_magic.record.events import new_tuple
 from agent_magic.record.secret_scan import masked
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.engine.alerts import AlertWatch, slots_of
 from agent_magic.engine.health import Thresholds, Watch, health_of
+from agent_magic.record.display import single_line
 from agent_magic.record.events import (
     AgentEnded,
     AgentReady,
@@ -23,7 +24,6 @@ from agent_magic.record.events import (
     FirstToken,
     RunEnded,
 )
-from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import held
 
 if TYPE_CHECKING:

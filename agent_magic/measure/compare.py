@@ -13,7 +13,7 @@ from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
 from agent_magic.measure.frames import make_frame, table
 from agent_magic.measure.metrics import summarize
 from agent_magic.measure.spread import ALL
-from agent_magic.record.facts import Facts, overlap
+from agent_magic.record.attempt import Facts, overlap
 from agent_magic.record.results import Base, RunRecord
 
 if TYPE_CHECKING:

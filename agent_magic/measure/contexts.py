@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.measure.frames import frame_of, table
-from agent_magic.record.facts import Facts
+from agent_magic.record.attempt import Facts
 from agent_magic.record.prices import MTOK, Prices
 from agent_magic.record.reasons import wording
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.validation import names_of
 from agent_magic.errors import PlanError
 from agent_magic.measure.frames import frame_of, make_frame, table
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.display import single_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

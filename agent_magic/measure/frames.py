@@ -27,7 +27,7 @@ from agent_magic.measure.metrics import (
     wall_time_s,
 )
 from agent_magic.record.answer import PAID_BEFORE, total_tokens
-from agent_magic.record.display import ShownFrame
+from agent_magic.record.display import ShownFrame, clean, single_line
 from agent_magic.record.events import (
     AgentEnded,
     AttemptEnded,
@@ -39,9 +39,8 @@ from agent_magic.record.events import (
     RunEnded,
 )
 from agent_magic.record.history import MEASURED
-from agent_magic.record.plaintext import clean, single_line
 from agent_magic.record.reasons import held
-from agent_magic.record.returned import capped_steps
+from agent_magic.record.results import capped_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.declare.units import plural
 from agent_magic.measure.frames import make_frame
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.display import single_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

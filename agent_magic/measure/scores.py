@@ -26,8 +26,8 @@ from agent_magic.errors import AgentMagicError, DeclarationError, NoValue, did_y
 from agent_magic.measure.frames import frame_of, on_the_run, table
 from agent_magic.measure.intervals import Interval, bounded_interval, mean_interval, share_interval
 from agent_magic.measure.metrics import total_cost
-from agent_magic.record.ledger.grades import Graded
-from agent_magic.record.returned import Returned
+from agent_magic.record.ledger.reviews import Graded
+from agent_magic.record.results import Returned
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,7 @@ from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.measure.frames import make_frame, on_the_run, table
 from agent_magic.measure.metrics import summarize
-from agent_magic.record.facts import Facts, overlap
-from agent_magic.record.percentiles import ENOUGH, percentile
+from agent_magic.record.attempt import ENOUGH, Facts, overlap, percentile
 from agent_magic.record.reasons import limited
 
 if TYPE_CHECKING:

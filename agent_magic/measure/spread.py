@@ -9,8 +9,7 @@ from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.measure.frames import make_frame, table
 from agent_magic.measure.metrics import summarize, total_cost
-from agent_magic.record.facts import Facts, overlap
-from agent_magic.record.percentiles import ENOUGH, percentile
+from agent_magic.record.attempt import ENOUGH, Facts, overlap, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

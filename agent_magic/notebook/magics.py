@@ -44,7 +44,7 @@ from agent_magic.notebook.registry import resources_of
 from agent_magic.notebook.session import DEFAULT_PLAN, Session
 from agent_magic.notebook.settings import Settings
 from agent_magic.record.answer import CHARS_PER_TOKEN
-from agent_magic.record.home import home_of
+from agent_magic.record.files import home_of
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -13,7 +13,7 @@ from IPython.core.error import UsageError
 
 from agent_magic.declare.declared import declared
 from agent_magic.errors import LedgerError
-from agent_magic.record.home import is_file, shown_home
+from agent_magic.record.files import is_file, shown_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,7 +27,7 @@ from agent_magic.notebook.front_end import display_bundle, hears_clicks, is_unwa
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, TEXT_ENDING, read_cassette
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.display import single_line
 from agent_magic.record.reasons import wording
 from agent_magic.record.results import RunRecord
 from agent_magic.show.displays import in_output

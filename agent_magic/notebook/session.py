@@ -24,7 +24,7 @@ from agent_magic.errors import AgentMagicError, DeclarationError, LedgerError, P
 from agent_magic.notebook.front_end import note
 from agent_magic.notebook.registry import Registry, resources_of, steps_in_variables, variable_of
 from agent_magic.notebook.warmup import LOADERS, WarmUp
-from agent_magic.record.home import home_of
+from agent_magic.record.files import home_of
 from agent_magic.record.ledger.file import OFF, default_path
 
 if TYPE_CHECKING:

@@ -22,10 +22,9 @@ from agent_magic.engine.requests import ask, model_of
 from agent_magic.errors import CassetteError, DeclarationError, NotConnected, ReplayMiss
 from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.record.cassette.reading import ANYWHERE
-from agent_magic.record.conversation import conversation_of
 from agent_magic.record.events import AgentReady, AttemptEnded, CallEnded, CallStarted, Event, FirstToken, RunEnded
 from agent_magic.record.request import going_on
-from agent_magic.record.results import RunRecord
+from agent_magic.record.results import RunRecord, conversation_of
 from agent_magic.record.task_inputs import Taken, differing, read
 
 if TYPE_CHECKING:

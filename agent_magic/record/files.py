@@ -1,4 +1,8 @@
-"""Files of the user: which may be read or replaced, and how one is written whole or not at all."""
+"""Files of the user: which may be read or replaced, how one is written whole, and which one started a run.
+
+The *home* of a run is the notebook, if the front end tells it as JupyterLab, VS Code and Papermill do, or the script;
+else, as under nbclient and in a terminal, the working folder with a slash at its end.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,14 @@ import contextlib
 import os
 import secrets
 import stat
-from pathlib import Path
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.errors import AgentMagicError, CassetteError, shown_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
 KINDS = {
     stat.S_IFDIR: "a folder",
@@ -111,3 +116,38 @@ def inside(
     if path == root or not path.is_relative_to(root):
         raise error(f"{str(name)!r} leads out of the project, which is the folder of the notebook. {hint}")
     return path
+
+
+NOTEBOOK = ".ipynb"
+
+
+def told_notebooks(names: Mapping[str, Any], environment: Mapping[str, str]) -> Iterator[str]:
+    # JupyterLab sets the environment as the kernel starts, so a later name is not in it.
+    for told in (names.get("__vsc_ipynb_file__"), environment.get("JPY_SESSION_NAME"), names.get("__session__")):
+        if isinstance(told, str) and told.endswith(NOTEBOOK):
+            yield told
+
+
+def home_of() -> str:
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None:
+        found: object = next(told_notebooks(shell.user_ns, os.environ), None)
+    else:
+        found = getattr(sys.modules.get("__main__"), "__file__", None)
+    try:
+        return str(Path(found).absolute()) if isinstance(found, str) and found else f"{Path.cwd().as_posix()}/"
+    except OSError:  # the folder is gone
+        return ""
+
+
+def is_file(home: str) -> bool:
+    return bool(home) and not home.endswith("/")
+
+
+def shown_home(home: str | None) -> str:
+    """Return the last two parts of a home: a shared notebook must not tell more."""
+    if not home:
+        return "unknown"
+    kind = PureWindowsPath if PureWindowsPath(home).drive else PurePosixPath  # the ledger may be of another machine
+    parts = kind(home).parts[-2 if is_file(home) else -1 :]
+    return "/".join(parts) + ("" if is_file(home) else "/")

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.record.call import stretches
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.display import single_line
 from agent_magic.record.reasons import wording
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
-from agent_magic.record.answer import Price, total_usd
-from agent_magic.record.model_names import ends_with, is_same_model, plain_name, undated
-from agent_magic.record.quick_tuples import new_tuple
+from agent_magic.record.answer import Price, ends_with, is_same_model, plain_name, total_usd, undated
+from agent_magic.record.events import new_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

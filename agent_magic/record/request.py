@@ -1,17 +1,23 @@
-"""A request to a model: a conversation and its options, independent of transport."""
+"""A request to a model: a conversation and its options. Identical ones of a run may share an answer."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from agent_magic.declare.answers.schema import schema_of, told_by
 from agent_magic.declare.content import Attachment, Placed, blocks_of, with_bytes
 from agent_magic.declare.values import sendable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    import pandas as pd
+
+    from agent_magic.declare.plan import Plan
+    from agent_magic.record.answer import Answer
 
 Ttl = Literal["5m", "1h"]
 """How long a cached context lives after each use."""
@@ -229,3 +235,91 @@ def without_thinking(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 def _is_thought(block: Any) -> bool:
     return block.get("type") in THINKING
+
+
+def rows_of(plan: Plan, number: int) -> str:
+    """Return the name of a step's group of rows that may share answers, if any."""
+    step = plan.agents[number]
+    if step.is_task or step.part is None or not step.part.has_item:
+        return ""
+    if plan.flow is not None and number in plan.flow.ahead_of:
+        return ""
+    return step.part.group if all(one.pure for one in step.tools.functions) else ""
+
+
+class Same:
+    """The key of a row's request. Equal keys share an answer."""
+
+    # Fingerprints are compared only if prompts are equal, since most are not.
+
+    __slots__ = ("_hash", "_key", "_more", "_request")
+
+    def __init__(self, request: Request, *more: Hashable) -> None:
+        self._request, self._more, self._key = request, more, ""
+        self._hash = hash((request.model, request.prompt, more))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Same):
+            return NotImplemented
+        return self is other or (self._more == other._more and self.key == other.key)
+
+    @property
+    def key(self) -> str:
+        if not self._key:
+            self._key = self._request.key("")
+        return self._key
+
+
+def same_of(plan: Plan, number: int, request: Request, *, fresh: bool = False) -> Same | None:
+    rows = rows_of(plan, number)
+    return Same(request, rows, fresh) if rows else None
+
+
+def answered(request: Request, answer: Answer, text: str = "") -> Request:
+    """Append an answer; `text` replaces its blocks or text."""
+    content = answer.content
+    if text or content is None:
+        said = text or answer.text
+        content = json.dumps([{"type": "text", "text": said}]) if said.strip() else ""
+    before = (*request.messages, *answer.turns)
+    return request._replace(messages=continued(before, content) if content else before)
+
+
+def exported(request: Request) -> list[dict[str, Any]]:
+    """Return the `messages` of the API, files by their sha256."""
+    found: list[dict[str, Any]] = request.canonical()["messages"]
+    return found
+
+
+CONVERSATION: Final[Mapping[str, str]] = {"turn": "Int64", "role": "string", "kind": "string", "text": "string"}
+"""`run["more"].conversation`."""
+
+
+def conversation_frame(request: Request | None) -> pd.DataFrame:
+    import pandas as pd
+
+    rows = [] if request is None else [*_rows(exported(request))]
+    return pd.DataFrame(rows, columns=[*CONVERSATION]).astype(dict(CONVERSATION))
+
+
+def _rows(messages: list[dict[str, Any]]) -> Iterator[tuple[int, str, str, str]]:
+    answers = 0
+    for message in messages:
+        answers += message["role"] == "assistant"
+        turn = answers + (message["role"] == "user")
+        blocks = message["content"]
+        for block in [{"type": "text", "text": blocks}] if isinstance(blocks, str) else blocks:
+            kind = str(block.get("type", ""))
+            yield turn, message["role"], kind, _text(kind, block)
+
+
+def _text(kind: str, block: dict[str, Any]) -> str:
+    if kind in {"text", "thinking"}:
+        return str(block.get(kind, ""))
+    if kind == "tool_use":
+        return f"{block.get('name')} {json.dumps(block.get('input'), ensure_ascii=False)}"
+    content = block.get("content", block.get("source", {}).get("data", ""))
+    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)

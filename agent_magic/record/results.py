@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from agent_magic.declare.answers.schema import of_item, schema_of
+from agent_magic.declare.each import ROUNDS
 from agent_magic.declare.equal_steps import for_all
 from agent_magic.declare.flow import CONDITION, Left
 from agent_magic.declare.race import BEATEN, NO_ANSWER
@@ -17,16 +18,14 @@ from agent_magic.declare.units import seconds
 from agent_magic.declare.values import same_name, unpack
 from agent_magic.errors import NoValue, UnknownAgent
 from agent_magic.record.answer import ESCALATED, PAUSED, Usage, add_usage, total_usd
-from agent_magic.record.attempt import Attempt
+from agent_magic.record.attempt import Attempt, Facts
 from agent_magic.record.call import ToolCall, own_text, stretches
-from agent_magic.record.conversation import conversation_frame, conversation_of, exported
-from agent_magic.record.display import Shown
-from agent_magic.record.facts import Facts
+from agent_magic.record.display import Shown, single_line
 from agent_magic.record.fold import FOLD
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.request import answered, conversation_frame, exported, same_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
     from datetime import datetime
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Answer, Citation, Source, Status
     from agent_magic.record.call import Stretch
     from agent_magic.record.events import Event
+    from agent_magic.record.request import Request
     from agent_magic.record.terms import Terms
 
 
@@ -472,7 +472,7 @@ class RunRecord:
     """One execution of a plan, told by its events. Grows during the run.
 
     Attributes:
-        home: Home of a run read from a ledger; see `agent_magic.record.home`.
+        home: Home of a run read from a ledger; see `agent_magic.record.files`.
         resumes: `uid` of the run it continues; empty for none.
         keeper: Stores its baselines, if the run is kept.
         replayed: Original source of replayed attempts, by agent and number of the attempt.
@@ -636,3 +636,71 @@ class RunRecord:
     def add(self, event: Event) -> None:
         self.events.append(event)
         FOLD[type(event)](self, event)
+
+
+def capped_loops(record: RunRecord) -> list[tuple[str, str]]:
+    """Return the step that begins each, and its unmet condition."""
+    # No status says it, since every step of such a loop has answered: it is read from the answers, so that older
+    # recordings have it too. Without the texts of the answers nothing is known.
+    flow = record.plan.flow
+    if flow is None or record.redacted or record.forecast is not None:
+        return []
+    return flow.unmet(Returned(record))
+
+
+def capped_steps(record: RunRecord) -> dict[int, str]:
+    """Those of the last rounds of such loops, each with the unmet condition."""
+    overs = {f"{ROUNDS}{name}": until for name, until in capped_loops(record)}
+    parts = [one.part for one in record.plan.agents] if overs else []
+    return {
+        step: overs[one.over]
+        for step, one in enumerate(parts)
+        if one is not None and one.over in overs and one.number == one.rounds
+    }
+
+
+class Returned(Mapping[str, Any]):
+    """What agents and tasks returned, by their names, read on access."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+
+    def __getitem__(self, name: str) -> Any:
+        number = self._record.plan.index[name]
+        result = self._record.results[number]
+        if result.status == "succeeded":
+            return result.meaning
+        if result.status == "capped":
+            return self._record.plan.meaning_of(number, result.text)
+        raise KeyError(name)
+
+    def __contains__(self, name: object) -> bool:
+        number = self._record.plan.index.get(name) if isinstance(name, str) else None
+        return number is not None and self._record.results[number].status in {"succeeded", "capped"}
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._record.plan.names if name in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def conversation_of(result: AgentResult) -> Request | None:
+    last = result.attempts[-1] if result.attempts else None
+    if last is None or last.answer is None:
+        return None
+    own = own_text(result.calls, len(result.attempts))  # a person has changed the answer
+    return answered(last.request, last.answer, own or "")
+
+
+def sharers_of(record: RunRecord) -> list[int | None]:
+    plan, first = record.plan, dict[Hashable, int]()
+    if record.same is not None:
+        return [*record.same]
+    bought = sorted(range(len(plan)), key=lambda step: record.results[step].is_shared)
+    found: list[int | None] = [None] * len(plan)
+    for step in bought if not record.redacted else ():
+        attempts = record.results[step].attempts
+        if attempts and (same := same_of(plan, step, attempts[0].request)) is not None:
+            found[step] = first.setdefault(same, step)
+    return found

@@ -15,7 +15,7 @@ from agent_magic.declare.each import OWN, view_of
 from agent_magic.declare.signature import defined, source_sha
 from agent_magic.declare.task import Task
 from agent_magic.declare.values import DIGITS, digest, fingerprint
-from agent_magic.record.returned import Returned
+from agent_magic.record.results import Returned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

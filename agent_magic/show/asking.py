@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from agent_magic.declare.units import seconds
 from agent_magic.engine.calls import Verdict
-from agent_magic.record.plaintext import single_line, visible
+from agent_magic.record.display import single_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

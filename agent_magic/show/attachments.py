@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.content import PLAIN_TEXT
 from agent_magic.declare.units import plural
 from agent_magic.record.answer import CHARS_PER_TOKEN
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.display import single_line
 from agent_magic.show.markup import escape
 from agent_magic.show.theme import SOFT, box
 

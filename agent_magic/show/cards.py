@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.options import AGENT, note_of
 from agent_magic.declare.units import count, plural, seconds
 from agent_magic.measure.plans import needed_rows, todo_words
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.display import single_line
 from agent_magic.show.graph import picture
 from agent_magic.show.markup import escape
 from agent_magic.show.page import Column, Line, Page, Table

@@ -10,9 +10,9 @@ from agent_magic.errors import Rejected
 from agent_magic.measure.compare import bought_again
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.answer import PAID_BEFORE, total_usd
-from agent_magic.record.identical import sharers_of
 from agent_magic.record.ledger.base import IN_DOUBT
 from agent_magic.record.prices import Prices, asking_usd, saved_usd
+from agent_magic.record.results import sharers_of
 from agent_magic.show.page import Fold, Line, Page, Words
 from agent_magic.show.text import cost, held, listed, troubles
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from agent_magic.declare.units import count, dollars, plural, seconds, steps
 from agent_magic.engine.admission.budget import give_price
 from agent_magic.forecast.pace import SURE_BY
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.display import single_line
 from agent_magic.record.reasons import limit
 from agent_magic.show.page import Column, Fold, Line, Page, Table, Words, cut
 from agent_magic.show.text import LEAST_STACK, listed

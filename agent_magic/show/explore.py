@@ -14,7 +14,7 @@ from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.errors import AgentMagicError
 from agent_magic.forecast.whatif import AS_IF, forecast_one, nearby, reused, rows_frame, whatif_rows
 from agent_magic.providers.anthropic.models import MODELS
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.display import single_line
 from agent_magic.record.reasons import limit
 from agent_magic.show.charts.chart import provenance
 from agent_magic.show.charts.marks import MARGIN, WIDTH

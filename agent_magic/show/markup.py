@@ -6,7 +6,7 @@ import unicodedata
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from agent_magic.record.plaintext import clean, single_line
+from agent_magic.record.display import clean, single_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -15,7 +15,7 @@ from agent_magic.measure.contexts import shared_contexts
 from agent_magic.measure.metrics import cost_mark
 from agent_magic.record.answer import PAID_BEFORE
 from agent_magic.record.call import APPROVAL, SAVE
-from agent_magic.record.returned import capped_loops
+from agent_magic.record.results import capped_loops
 from agent_magic.show.page import cut
 from agent_magic.show.text import listed
 

@@ -7,7 +7,7 @@ import unicodedata
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from agent_magic.record.plaintext import clean, single_line
+from agent_magic.record.display import clean, single_line
 from agent_magic.show.markup import escape
 from agent_magic.show.theme import PAGE_CSS, PRE, TONES, box
 

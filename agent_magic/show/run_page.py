@@ -38,10 +38,10 @@ from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import ENDING, read_cassette
 from agent_magic.record.cassette.writing import check_for_secrets, filler, only_hash, only_length, write_cassette
 from agent_magic.record.codec import to_json
+from agent_magic.record.display import clean, single_line
 from agent_magic.record.files import check_folder, check_regular, real_path, write_bytes
-from agent_magic.record.plaintext import clean, single_line
 from agent_magic.record.prices import Prices
-from agent_magic.record.returned import capped_steps
+from agent_magic.record.results import capped_steps
 from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.closing import closing
 from agent_magic.show.explore import OTHERS

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from agent_magic.record.plaintext import single_line
-from agent_magic.record.returned import capped_steps
+from agent_magic.record.display import single_line
+from agent_magic.record.results import capped_steps
 
 if TYPE_CHECKING:
     from agent_magic.record.attempt import Attempt

@@ -10,8 +10,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic.declare.units import count, dollars, plural, seconds
-from agent_magic.record.plaintext import single_line
-from agent_magic.record.returned import capped_steps
+from agent_magic.record.display import single_line
+from agent_magic.record.results import capped_steps
 from agent_magic.show.graph import static_bundle
 from agent_magic.show.graph.scene import doing_of, header_of, node_view
 from agent_magic.show.states import DONE, OF_STATUS, STATES, badge_of, states_of

@@ -14,9 +14,9 @@ from agent_magic.forecast.one_by_one import MOST_AT_ONCE, totals_of
 from agent_magic.forecast.pace import SURE_BY
 from agent_magic.measure.metrics import cost_mark, total_cost
 from agent_magic.record.answer import total_tokens
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.display import single_line
 from agent_magic.record.reasons import limited
-from agent_magic.record.returned import capped_steps
+from agent_magic.record.results import capped_steps
 from agent_magic.show.page import WIDTH, wrapped
 from agent_magic.show.states import DONE, STATES, source_word, states_of, unmet
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from agent_magic.declare.units import seconds, steps
 from agent_magic.declare.values import value_text
 from agent_magic.measure.metrics import summarize
-from agent_magic.record.plaintext import clean, single_line
+from agent_magic.record.display import clean, single_line
 from agent_magic.show.markup import escape
 from agent_magic.show.page import Line, Page
 from agent_magic.show.states import STATES, state_of

@@ -48,7 +48,7 @@ FRAMES: Final = (
     ),
     Frame(
         'run["more"].conversation',
-        "record.conversation.CONVERSATION",
+        "record.request.CONVERSATION",
         "A row per block of an agent's conversation, in order, with what it continues.",
     ),
     Frame("run.layers", "measure.frames.LAYERS", "A row per layer of the graph, from 0."),

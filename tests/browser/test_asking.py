@@ -160,7 +160,7 @@ def test_hostile_arguments_are_text(jupyter: Lab, book: str) -> None:
     show = f"""PAYLOADS = {PAYLOADS!r}
 from agent_magic.show.live import make_live_view
 from agent_magic.live.people import Question
-from agent_magic.record.plaintext import visible
+from agent_magic.record.display import visible
 from tests.show.story import *
 import json, asyncio
 view = make_live_view(record_of(business_plan()), print, decide=lambda number, verdict: PAYLOADS[number])

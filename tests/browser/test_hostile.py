@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.display import single_line
 from tests.browser.playing import PLAYER
 from tests.browser.test_live_view import said, start
 from tests.lab import Lab

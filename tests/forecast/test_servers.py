@@ -12,8 +12,7 @@ import pytest
 from agent_magic.api import Agent, Claude, Ledger, Plan, Policy, Run, Session
 from agent_magic.measure.server import Needs, Server
 from agent_magic.measure.server_fit import Observed, fit
-from agent_magic.record.exchanges import SeenRun, seen_run
-from agent_magic.record.history import History
+from agent_magic.record.history import History, SeenRun, seen_run
 from agent_magic.simulator import start
 from benchmarks.drawn_servers import Drawn, batched, draw, guesses, long_prompts, run_drawn
 from tests.measure.test_server import drawn, served

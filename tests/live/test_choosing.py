@@ -17,7 +17,7 @@ from agent_magic.errors import DeclarationError
 from agent_magic.measure.intervals import share_interval
 from agent_magic.providers.base import EVERYTHING, Provider, Stream
 from agent_magic.record.answer import Answer, Usage
-from agent_magic.record.ledger.grades import Graded
+from agent_magic.record.ledger.reviews import Graded
 from agent_magic.record.prices import context_window
 from agent_magic.record.request import Request
 

@@ -20,7 +20,7 @@ from agent_magic.api import Agent, Ledger, Plan, Run
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import Overloaded, Rejected
 from agent_magic.live.earlier import Earlier
-from agent_magic.record.identical import sharers_of
+from agent_magic.record.results import sharers_of
 from tests.live.virtual import Reply, drive
 
 ROWS = ["x", "y", "x", "x"]

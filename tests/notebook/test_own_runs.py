@@ -24,7 +24,7 @@ from agent_magic.notebook.verbs.ledger import VERBS as LEDGER
 from agent_magic.notebook.verbs.results import VERBS as RESULTS
 from agent_magic.notebook.verbs.steering import VERBS as STEERING
 from agent_magic.record.events import RunEnded
-from agent_magic.record.home import home_of, is_file, shown_home
+from agent_magic.record.files import home_of, is_file, shown_home
 from tests.live.virtual import Reply, Scripted, drive
 
 A, B, FOLDER = "/books/one/a.ipynb", "/books/two/b.ipynb", "/books/one/"

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from agent_magic.api import Ledger
-from agent_magic.record.ledger.presence import LOOKS
+from agent_magic.record.ledger.lease import LOOKS
 
 
 @pytest.fixture

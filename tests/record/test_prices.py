@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magic.errors import DeclarationError
-from agent_magic.record.answer import Usage
-from agent_magic.record.model_names import is_same_model
+from agent_magic.record.answer import Usage, is_same_model
 from agent_magic.record.prices import Prices, PriceWarning, TokenPrice, listed_models
 
 SHARED_TOKENS, OWN, OUTPUT = 30_000, 500, 1_500

@@ -41,8 +41,7 @@ from agent_magic.engine.conductor.states import (
 from agent_magic.engine.contract import NO_STEPS, Abort, Backoff, Decision, Done, Reopened, Send, Skipped, Take, WakeAt
 from agent_magic.engine.identical import IDENTICAL
 from agent_magic.engine.retry import Slots, Tries
-from agent_magic.record.events import AgentEnded, AgentReady
-from agent_magic.record.quick_tuples import new_tuple
+from agent_magic.record.events import AgentEnded, AgentReady, new_tuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence

@@ -29,7 +29,7 @@ from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.work import SAME, Try, Work
 from agent_magic.record.answer import ESCALATED
 from agent_magic.record.history import of_plan
-from agent_magic.record.identical import rows_of
+from agent_magic.record.request import rows_of
 from agent_magic.record.results import RunRecord
 from agent_magic.record.terms import Ceiling
 

@@ -24,7 +24,7 @@ from agent_magic.machine import in_browser
 from agent_magic.notebook.files.cells import read_cells, read_text
 from agent_magic.notebook.session import PINNED
 from agent_magic.record.cassette.reading import ANYWHERE, ENDING, TEXT_ENDING
-from agent_magic.record.home import told_notebooks
+from agent_magic.record.files import told_notebooks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -10,7 +10,7 @@ from IPython.core.error import UsageError
 from agent_magic.declare.units import plural, seconds
 from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
 from agent_magic.notebook.front_end import is_kernel, say, show_page
-from agent_magic.record.home import shown_home
+from agent_magic.record.files import shown_home
 from agent_magic.show.page import Column, Line, Page, Table
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from agent_magic.notebook.command import CommandContext, Verb, add_names, add_pl
 from agent_magic.notebook.front_end import is_kernel, note, say, show_page
 from agent_magic.notebook.session import DEFAULT_PLAN, drop_command, shown_name
 from agent_magic.record.answer import CHARS_PER_TOKEN
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.display import single_line
 from agent_magic.show.cards import step_facts
 from agent_magic.show.page import Column, Line, Page, Table
 from agent_magic.show.states import STATES, states_of

@@ -9,8 +9,8 @@ from agent_magic.errors import Rejected
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_name, add_nothing
 from agent_magic.notebook.front_end import display_value, is_kernel, note, say, show_page
 from agent_magic.notebook.own_runs import whose
+from agent_magic.record.display import single_line
 from agent_magic.record.ledger.base import IN_DOUBT
-from agent_magic.record.plaintext import single_line
 from agent_magic.show.page import Column, Line, Page, Table, Words
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from agent_magic.notebook.planning import confirm, left_line, rejected_before
 from agent_magic.notebook.running import Resumed, edit_answer, text_to_edit
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.runs import add_run_options, run_and_tell, tell_end, until_over
-from agent_magic.record.plaintext import visible
+from agent_magic.record.display import visible
 from agent_magic.show.asking import asked_text
 from agent_magic.show.notes import rejected_note
 from agent_magic.show.text import listed

@@ -17,8 +17,7 @@ from agent_magic.record.cassette.reading import ANYWHERE, FORMAT, NO_AGENT, chec
 from agent_magic.record.codec import event_to_json, line_of, to_json
 from agent_magic.record.events import AttemptEnded, AttemptStarted, CallEnded, FirstToken, RunEnded
 from agent_magic.record.files import check_folder, check_regular, real_path, write_whole
-from agent_magic.record.identical import sharers_of
-from agent_magic.record.results import RunRecord
+from agent_magic.record.results import RunRecord, sharers_of
 from agent_magic.record.secret_scan import Finding, not_allowed, scan_data, scan_file, scan_text, secrets_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from agent_magic.record.answer import Answer
     from agent_magic.record.events import CallEnded
     from agent_magic.record.ledger.batches import BatchBook
-    from agent_magic.record.ledger.edits import EditRows
+    from agent_magic.record.ledger.reviews import EditRows
     from agent_magic.record.prices import Prices
     from agent_magic.record.results import RunRecord
 

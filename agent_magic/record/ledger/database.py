@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from agent_magic.errors import LedgerError
 from agent_magic.record.answer import is_reusable
 from agent_magic.record.codec import line_of, to_json
-from agent_magic.record.home import home_of
+from agent_magic.record.files import home_of
 from agent_magic.record.ledger.file import FAILURES, LedgerFile, is_damage, is_locked, quarantine, was_ledger
 from agent_magic.record.ledger.lease import Heartbeat, LeaseWatch, Owner
 from agent_magic.record.ledger.maintenance import recover

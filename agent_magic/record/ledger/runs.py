@@ -17,9 +17,8 @@ from agent_magic.errors import LedgerError
 from agent_magic.record.answer import ESCALATED, NOTHING_USED, TOOL_USE, TURNS, Answer, Price, Usage
 from agent_magic.record.codec import data_of, from_json
 from agent_magic.record.events import AgentEnded, AttemptEnded, CallEnded, RunEnded
-from agent_magic.record.exchanges import Exchange, SeenRun
-from agent_magic.record.history import MEASURED, MOST_RUNS, Past
-from agent_magic.record.home import shown_home
+from agent_magic.record.files import shown_home
+from agent_magic.record.history import MEASURED, MOST_RUNS, Exchange, Past, SeenRun
 from agent_magic.record.ledger.batches import name_of, open_batches
 from agent_magic.record.ledger.lease import Owner
 from agent_magic.record.ledger.rows import ANSWER_OF_ID, READ_FILE, answer_of, decode, events_of, file_in
@@ -45,7 +44,7 @@ SEEN_CALLS = f"""SELECT model, at_s, api_s, ttft_s, input_tokens, output_tokens,
     state = 'finished' AND (kind IS NULL OR kind = '{ESCALATED}'), source = 'simulated' FROM calls
     WHERE run = ? AND key IS NOT NULL AND at_s IS NOT NULL AND api_s IS NOT NULL
     AND (answer IS NOT NULL OR ttft_s IS NOT NULL OR kind IN ('cancelled', 'Late'))"""  # noqa: S608 - ours
-"""The requests that a server worked on, as `agent_magic.record.exchanges.exchange_of` has them."""
+"""The requests that a server worked on, as `agent_magic.record.history.exchange_of` has them."""
 UNDER_WAY = frozenset({"started", "unknown"})
 
 
@@ -65,7 +64,7 @@ class PastRun(NamedTuple):
         tokens, cost_usd: Of the requests sent, as far as known; 0 if all answers were bought before.
         saved_usd: Dollars saved by serving answers again; `None` if there are none.
         simulated: True if any attempt was simulated; `None` if it was stopped before any answer.
-        home: Its notebook or script; see `agent_magic.record.home`. Empty in older ledgers.
+        home: Its notebook or script; see `agent_magic.record.files`. Empty in older ledgers.
     """
 
     run: int

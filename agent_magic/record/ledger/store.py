@@ -17,12 +17,11 @@ from agent_magic.record.answer import NOT_BILLED, NOT_REUSED, PAID_BEFORE
 from agent_magic.record.files import real_path
 from agent_magic.record.ledger.batches import BatchBook
 from agent_magic.record.ledger.database import Store
-from agent_magic.record.ledger.edits import EditRows
 from agent_magic.record.ledger.file import FAILURES, is_locked
-from agent_magic.record.ledger.grades import GradeRows
 from agent_magic.record.ledger.journal import SqliteJournal
+from agent_magic.record.ledger.lease import Presence
 from agent_magic.record.ledger.maintenance import Check, Size, export, prune, recover, size_of, verify
-from agent_magic.record.ledger.presence import Presence
+from agent_magic.record.ledger.reviews import EditRows, GradeRows
 from agent_magic.record.ledger.rows import INSERT_ANSWER, answer_row
 from agent_magic.record.ledger.runs import history_of, mark_lost_runs, open_run, past_runs, plan_of, seen_runs
 
@@ -30,11 +29,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from agent_magic.record.answer import Answer
-    from agent_magic.record.exchanges import SeenRun
-    from agent_magic.record.history import Past
+    from agent_magic.record.history import Past, SeenRun
     from agent_magic.record.ledger.runs import P, PastRun
     from agent_magic.record.prices import Prices
     from agent_magic.record.results import RunRecord
+
 
 T = TypeVar("T")
 MEMORY = ":memory:"

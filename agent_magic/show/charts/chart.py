@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.display import single_line
 from agent_magic.show.charts.marks import Area, Bar, Point, Rows
 from agent_magic.show.charts.svg import SEPARATOR, svg_of
 from agent_magic.show.page import WIDTH, wrapped

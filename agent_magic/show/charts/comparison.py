@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from agent_magic.declare.units import dollars, plural, seconds
 from agent_magic.measure.frames import next_step
 from agent_magic.measure.metrics import summarize
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.display import single_line
 from agent_magic.show.charts.chart import ADVISE, compose, provenance
 from agent_magic.show.charts.marks import MARGIN, ROW_H, WIDTH, Bar, Label, Look, Panel, Rows, times
 from agent_magic.show.markup import fit

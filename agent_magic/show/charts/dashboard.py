@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from agent_magic.declare.units import count, seconds
 from agent_magic.engine.alerts import METRICS, SHARES, Gauges, slots_of
+from agent_magic.record.display import single_line
 from agent_magic.record.events import AttemptEnded
-from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.limits import evenly, percent, shares_of
 from agent_magic.show.charts.marks import MARGIN, WIDTH, Area, Line, Look, Panel, Scale, numbers, times

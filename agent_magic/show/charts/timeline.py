@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from agent_magic.declare.units import plural, seconds
 from agent_magic.measure.frames import next_step
 from agent_magic.measure.metrics import critical_path
+from agent_magic.record.display import single_line
 from agent_magic.record.phases import spans_of
-from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import ADVISE, compose, provenance
 from agent_magic.show.charts.marks import ROW_H, Area, Bar, Label, Line, Look, Panel, Rows, Scale, numbers, times
 from agent_magic.show.states import LOST, OF_STATUS, STATES

@@ -12,7 +12,7 @@ from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.forecast.whatif import Rows
 from agent_magic.measure.frames import next_step
 from agent_magic.measure.metrics import summarize
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.display import single_line
 from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.marks import Line, Look, Panel, Point, Scale, around, numbers, place_label
 from agent_magic.show.markup import fit, width_px

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agent_magic.declare.units import dollars, seconds
 from agent_magic.measure.frames import next_step
 from agent_magic.measure.metrics import summarize, total_cost
+from agent_magic.record.display import single_line
 from agent_magic.record.phases import chain_of, spans_of
-from agent_magic.record.plaintext import single_line
 from agent_magic.show.charts.chart import ADVISE, compose, provenance
 from agent_magic.show.charts.marks import ROW_H, Bar, Label, Line, Look, Panel, Rows, Scale
 from agent_magic.show.charts.timeline import look_of

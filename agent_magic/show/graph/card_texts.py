@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from agent_magic.declare.subplan import BOX
 from agent_magic.declare.units import count, dollars
 from agent_magic.record.events import AgentEnded
-from agent_magic.record.returned import capped_steps
+from agent_magic.record.results import capped_steps
 from agent_magic.show.graph.groups import Face, counted, group_texts, part_of, tone_of
 from agent_magic.show.states import OF_STATUS, STATES, unmet
 from agent_magic.show.text import answer_line, took

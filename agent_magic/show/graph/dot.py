@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.display import single_line
 
 if TYPE_CHECKING:
     from graphviz import Digraph

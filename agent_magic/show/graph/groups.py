@@ -12,7 +12,7 @@ from agent_magic.declare.each import ROUNDS
 from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.subplan import box_of, boxes_of
 from agent_magic.declare.units import plural
-from agent_magic.record.plaintext import single_line
+from agent_magic.record.display import single_line
 from agent_magic.show.graph.layout import place
 from agent_magic.show.markup import element, escape, fit, number, path_data
 from agent_magic.show.states import STATES

@@ -13,8 +13,8 @@ from agent_magic.declare.units import UNKNOWN, count, dollars, seconds
 from agent_magic.forecast.one_by_one import MOST_AT_ONCE, totals_of
 from agent_magic.measure.metrics import longest_chain, source_of
 from agent_magic.record.answer import total_tokens, total_usd
-from agent_magic.record.plaintext import single_line
-from agent_magic.record.returned import capped_steps
+from agent_magic.record.display import single_line
+from agent_magic.record.results import capped_steps
 from agent_magic.show.graph.card_texts import faces_of, planned_faces
 from agent_magic.show.graph.groups import is_stacked, sheet_of
 from agent_magic.show.graph.timeline import grouped_timeline, timeline_of

@@ -8,9 +8,9 @@ from math import ceil
 from typing import TYPE_CHECKING, Any, Literal
 
 from agent_magic.declare.units import time_step, time_tick
+from agent_magic.record.display import single_line
 from agent_magic.record.events import AgentReady, AgentReopened, AttemptEnded, AttemptStarted, CallEnded, CallStarted
 from agent_magic.record.phases import phases_of
-from agent_magic.record.plaintext import single_line
 from agent_magic.record.reasons import wording
 from agent_magic.show.states import tone_of
 

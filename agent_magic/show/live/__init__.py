@@ -50,7 +50,7 @@ import functools
 import os
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
-from agent_magic.record.plaintext import clean, single_line, visible
+from agent_magic.record.display import clean, single_line, visible
 from agent_magic.show.asking import asked, verdict_of
 from agent_magic.show.displays import is_captured, is_looked_at, view_of
 from agent_magic.show.graph import cards_layout, static_bundle

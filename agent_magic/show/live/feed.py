@@ -10,9 +10,9 @@ from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.forecast.one_by_one import MOST_AT_ONCE, totals_of
 from agent_magic.measure.metrics import joined, source_of
 from agent_magic.record.answer import SHARED
+from agent_magic.record.display import single_line
 from agent_magic.record.events import AgentEnded, AttemptEnded, RunEnded
-from agent_magic.record.plaintext import single_line
-from agent_magic.record.returned import capped_steps
+from agent_magic.record.results import capped_steps
 from agent_magic.show.graph.card_texts import Faces, face_of_one
 from agent_magic.show.graph.groups import TODO, Sheet, line_room, part_of, rest_room
 from agent_magic.show.graph.scene import counted_header, flow_of, moment_of, node_view, worked_path

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.units import UNKNOWN, count, dollars, seconds
 from agent_magic.record.answer import TOOL_USE
-from agent_magic.record.plaintext import clean, single_line
-from agent_magic.record.returned import capped_steps
+from agent_magic.record.display import clean, single_line
+from agent_magic.record.results import capped_steps
 from agent_magic.show.attachments import thumbnails
 from agent_magic.show.states import STATES, states_of, unmet
 from agent_magic.show.text import result_facts

@@ -1,4 +1,4 @@
-"""Answers edited by the user, in a ledger.
+"""What people and graders made of answers, in a ledger: edits, and grades by which later sessions choose a model.
 
 An edit belongs to an agent of a notebook or script and to its request. A renamed notebook has a new home, so edits of
 a notebook that does not exist any more count too, and become the new home's when they are used.
@@ -12,17 +12,18 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from agent_magic.record.answer import Answer
 from agent_magic.record.codec import from_json, to_json
-from agent_magic.record.home import is_file
+from agent_magic.record.files import is_file
 from agent_magic.record.ledger.file import FAILURES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from agent_magic.record.ledger.database import Store
+
 
 Edits: TypeAlias = "Mapping[tuple[str, str], Answer]"
 """By agent and fingerprint of its first request."""
@@ -88,3 +89,50 @@ class EditRows:
         rows: list[tuple[str, str, str, str]] = [*self._store.file.read(READ)]
         counts = {home: home == self._store.home or (is_file(home) and not Path(home).exists()) for home, *_ in rows}
         return [row for row in rows if counts[row[0]]]
+
+
+COLUMNS = "job, endpoint, model, target, grader, answer, measure, score, cost_usd"
+KEEP_GRADE = (
+    f"INSERT INTO grades ({COLUMNS}, at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608 - ours
+    "ON CONFLICT DO UPDATE SET measure = excluded.measure, score = excluded.score, at = excluded.at, "
+    "cost_usd = coalesce(excluded.cost_usd, cost_usd)"
+)
+
+
+class Graded(NamedTuple):
+    """One grade of one answer.
+
+    Attributes:
+        job: Fingerprint of the request without model and row; see `agent_magic.declare.step.job_of`.
+        answer: Fingerprint of the answer for its row.
+        measure: Meaning of `score`: `share`, `mean`, or `error`, where less is better.
+        cost_usd: `None` if the graded run did not buy it.
+    """
+
+    job: str
+    endpoint: str
+    model: str
+    target: str
+    grader: str
+    answer: str
+    measure: str
+    score: float
+    cost_usd: float | None = None
+
+
+class GradeRows:
+    """The grades in a ledger's file."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def keep(self, grades: Iterable[Graded]) -> None:
+        """Store grades, repeated ones in place of the first."""
+        now = time.time()
+        rows = [(*one, now) for one in grades]
+        self._store.patiently(lambda: self._store.insert_many(KEEP_GRADE, rows))
+
+    def of(self, job: str, endpoint: str) -> list[Graded]:
+        """Return the latest last."""
+        sql = f"SELECT {COLUMNS} FROM grades WHERE job = ? AND endpoint = ? ORDER BY at"  # noqa: S608 - ours
+        return [Graded(*row) for row in self._store.patiently(lambda: self._store.file.read(sql, job, endpoint))]
