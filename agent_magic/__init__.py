@@ -15,9 +15,8 @@ if TYPE_CHECKING:
 
     from agent_magic.api import decompose
     from agent_magic.api.comparison import compare
-    from agent_magic.api.goals import plan_for
     from agent_magic.api.ledger import Ledger
-    from agent_magic.api.plan import Plan
+    from agent_magic.api.plan import Plan, plan_for
     from agent_magic.api.run import Run
     from agent_magic.api.running import start
     from agent_magic.api.session import Session
@@ -137,7 +136,7 @@ _PLACES = {
     "Verdict": "agent_magic.engine.calls",
     "TokenPrice": "agent_magic.record.prices",
     "decompose": "agent_magic.api.decompose:",
-    "plan_for": "agent_magic.api.goals",
+    "plan_for": "agent_magic.api.plan",
     "resource": "agent_magic.declare.resources",
     "roles": "agent_magic.declare.roles:ROLES",
     "save": "agent_magic.live.saving",

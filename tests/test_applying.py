@@ -12,7 +12,7 @@ import pytest
 
 import agent_magic as am
 from agent_magic.api import Run
-from agent_magic.declare.changes import without_value
+from agent_magic.declare.declared import without_value
 from agent_magic.errors import DeclarationError
 from agent_magic.forecast.advice.rules import Finding
 from agent_magic.measure.trial import Setting, Trial

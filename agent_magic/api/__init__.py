@@ -12,9 +12,8 @@ from agent_magic.lazy_names import lazy_names
 if TYPE_CHECKING:
     from agent_magic.api import decompose
     from agent_magic.api.choosing import choose, with_models
-    from agent_magic.api.goals import plan_for
     from agent_magic.api.ledger import Ledger
-    from agent_magic.api.plan import Plan
+    from agent_magic.api.plan import Plan, plan_for
     from agent_magic.api.run import Run
     from agent_magic.api.running import start
     from agent_magic.api.session import Session
@@ -75,7 +74,7 @@ __getattr__ = lazy_names(
         "TokenPrice": "agent_magic.record.prices",
         "choose": "agent_magic.api.choosing",
         "decompose": "agent_magic.api.decompose:",
-        "plan_for": "agent_magic.api.goals",
+        "plan_for": "agent_magic.api.plan",
         "read_cassette": "agent_magic.record.cassette.reading",
         "share": "agent_magic.api.sharing",
         "start": "agent_magic.api.running",

@@ -9,8 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
-from agent_magic.declare.changes import ANEW, changed_options, declared_anew, with_options
-from agent_magic.declare.declared import askers, declared
+from agent_magic.declare.declared import ANEW, askers, changed_options, declared, declared_anew, with_options
 from agent_magic.declare.plan import Plan
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.forecast.advice.rules import Finding

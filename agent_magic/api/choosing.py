@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
 from agent_magic.declare.answers.schema import fields_of, schema_of
-from agent_magic.declare.changes import asked_apart, with_options
+from agent_magic.declare.declared import asked_apart, with_options
 from agent_magic.declare.options import AUTO, candidates_of
 from agent_magic.declare.step import job_of
 from agent_magic.declare.units import dollars

@@ -1,4 +1,4 @@
-"""`Plan`: what users hold of a plan."""
+"""`Plan`: what users hold of a plan; and `plan_for`: a plan for a goal, written by a coordinator."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from agent_magic.api.running import drive, driver_of, run_plan
 from agent_magic.api.session import check_loop, session_of
 from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.cells import to_cell, values_note
+from agent_magic.declare.coordinator import COORDINATOR, coordinator, read_plan
 from agent_magic.declare.declared import declared
 from agent_magic.declare.plan import Plan as DeclaredPlan
 from agent_magic.declare.plan_json import (
@@ -515,3 +516,42 @@ class Plan(DeclaredPlan):
 def _run_of(driver: Driver | Player, session: Session, *, alone: bool) -> Run:
     history = None if alone else session.history
     return Run(driver.record, driver, history=history, prices=driver.prices, session=session)
+
+
+async def plan_for(  # noqa: PLR0913 - each by its name
+    goal: str,
+    values: Mapping[str, Any] | None = None,
+    policy: Policy | None = None,
+    *,
+    agents: int | None = None,
+    strategy: str = "free",
+    model: str | None = None,
+    max_tokens: int | None = None,
+    client: Provider | None = None,
+    session: Session | None = None,
+    fresh: bool = False,
+) -> Plan:
+    """Ask a coordinator for a plan. One request, two if the first answer is no plan; nothing of the plan runs.
+
+    `plan.to_cell()` writes it for a notebook. With a session the request is in its ledger, and reused.
+
+    Args:
+        goal: The goal: a template, as prompts are.
+        values: Variables of the goal. The plan's prompts may use them too.
+        policy: The coordinator's policy.
+        agents: Maximum agents of the plan.
+        strategy: How to split the work: `free`, `file`, `feature`, `layer`, `phase` or `module`.
+        model: The coordinator's model.
+        max_tokens: The coordinator's `max_tokens`.
+        client, session: As in `Plan.run`.
+        fresh: Ask again despite an answer in the ledger.
+
+    Raises:
+        RunFailed: No plan came back.
+        DeclarationError: An argument is invalid; nothing was sent.
+    """
+    options: Any = {"agents": agents, "strategy": strategy, "model": model, "max_tokens": max_tokens}
+    asked = coordinator(goal, values or {}, Plan, **options)
+    run = await asked.run(policy, client=client, session=session, fresh=fresh)
+    run.raise_for_failures()
+    return read_plan(run[COORDINATOR].value, Plan, run.plan.values)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, cast, overload
 
 from agent_magic.api.applying import apply_to
 from agent_magic.api.editing import edit, unedit
-from agent_magic.api.judging import ask_judge, plan_of
+from agent_magic.api.grading import TrialOptions, ask_judge, judge_plan, run_trial, trials_before, tried_job
 from agent_magic.api.reading import Reading
-from agent_magic.api.trial import TrialOptions, run_trial, trials_before, tried_job
 from agent_magic.declare.units import plural
 from agent_magic.engine.health import record_health
 from agent_magic.errors import DeclarationError, PlanError
@@ -41,9 +40,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from agent_magic.api.applying import Applied
+    from agent_magic.api.grading import Until
     from agent_magic.api.plan import Plan
     from agent_magic.api.session import IsApplied, Session
-    from agent_magic.api.trial import Until
     from agent_magic.engine.health import Health
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.advice.finding import Finding
@@ -151,7 +150,7 @@ class Run(Reading):
         """
         from agent_magic.api.plan import Plan  # noqa: PLC0415  # lazy: plans make runs
 
-        return plan_of(Plan, self.record, target, judge, _other(against))
+        return judge_plan(Plan, self.record, target, judge, _other(against))
 
     async def judge(
         self,

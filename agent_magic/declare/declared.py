@@ -1,13 +1,16 @@
-"""What was declared of a plan: the way back from its expanded steps to one for a group or a loop."""
+"""What was declared of a plan, read back from its expanded steps, and plans with other options of what was declared."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.each import REPEATS, Part
-from agent_magic.declare.grouping import declared_agent, declared_name
+from agent_magic.declare.grouping import apart, declared_agent, declared_name
+from agent_magic.declare.options import AGENT
 from agent_magic.declare.race import FIRST, HEDGE, declared_hedge
 
 if TYPE_CHECKING:
@@ -73,3 +76,83 @@ def _whole(step: Step, part: Part, members: int) -> Step:
         return declared_agent(step, part)
     over: dict[str, Any] = {"repeat": members} if again else {} if part.rounds else {"each": part.over}
     return replace(step, name=part.group, part=None, **over)
+
+
+CHANGED: Final = (*(name for name, row in AGENT.items() if row.changes), "prompt")
+"""A named model replaces a cascade."""
+ANEW: Final = ("group", "rounds", "most")
+"""Options that determine the steps of a plan: a change expands it again."""
+P = TypeVar("P", bound="Plan")
+
+
+def with_options(
+    kind: type[P], plan: Plan, changes: Mapping[int, Mapping[str, Any]], *, without: Collection[int] = ()
+) -> P:
+    """Change options of agents by number, and drop some that no other agent needs."""
+    agents = [
+        with_changes(agent, changes.get(number, {}))
+        for number, agent in enumerate(plan.agents)
+        if number not in without
+    ]
+    return _of_steps(kind, plan, agents)
+
+
+def declared_anew(kind: type[P], plan: Plan, changes: Mapping[str, Mapping[str, Any]]) -> P:
+    """Change options by declared name, those included that determine the steps."""
+    steps = [with_changes(one, changes.get(one.name, {})) for one in declared(plan)]
+    return _of_steps(kind, plan, steps, {one.each: _items_of(plan, one.each) for one in steps if one.each is not None})
+
+
+def asked_apart(kind: type[P], plan: P) -> P:
+    """Return a plan that asks each item of a common request, those with the same prompt too."""
+    shares = any(one.part is not None and one.part.shares for one in plan.agents)
+    return _of_steps(kind, plan, apart(plan.agents)) if shares else plan
+
+
+def _items_of(plan: Plan, over: str) -> dict[Any, Any]:
+    parts = (one.part for one in plan.agents)
+    return {one.key: one.item for one in parts if one is not None and one.over == over and not one.source}
+
+
+def _of_steps(kind: type[P], plan: Plan, steps: Collection[Step], items: Mapping[str, Any] | None = None) -> P:
+    return kind(
+        tuple(steps),
+        {**{name: each for name, each in (items or {}).items() if each}, **plan.values},
+        name=plan.name,
+        description=plan.description,
+        on_cycle=plan.on_cycle,
+        on_missing=plan.on_missing,
+        on_conflict=plan.on_conflict,
+        notes=plan.notes,
+    )
+
+
+def with_changes(step: Step, options: Mapping[str, Any]) -> Step:
+    if options.get("model"):
+        options = {"cascade": (), "escalate": None, "needs": (), "chosen": "", **options}
+    return replace(step, **options)
+
+
+def without_value(prompt: str, name: str) -> str:
+    """Remove `{{ name }}` from a prompt, and tags and lines that held nothing else."""
+    # Other uses, as in `{{ name.field }}`, stay.
+    placed = rf"\{{\{{-?\s*{re.escape(name)}\s*-?\}}\}}"
+    text = re.sub(rf"(?m)^## {re.escape(name)}\n({placed})", r"\1", prompt)  # as `depends_on` writes it
+    text = re.sub(rf"<(\w+)>\s*({placed})\s*</\1>", r"\2", text)
+    lines = [(line, re.sub(rf"[ \t]*{placed}", "", line)) for line in text.split("\n")]
+    return "\n".join(after for before, after in lines if after.strip() or after == before).strip("\n")
+
+
+def changed_options(before: Plan, after: Plan) -> dict[str, dict[str, tuple[Any, Any]]]:
+    """Return differing options by declared name, before and after, without those in `ANEW`."""
+    found: dict[str, dict[str, tuple[Any, Any]]] = {}
+    for agent, name in zip(before.agents, declared_names(before), strict=True):
+        other = after.agents[after.index[agent.name]] if agent.name in after.index else None
+        if other is None:
+            found.setdefault(name, {})["dropped"] = (False, True)
+            continue
+        for option in CHANGED:
+            pair = getattr(agent, option, None), getattr(other, option, None)
+            if pair[0] != pair[1]:
+                found.setdefault(name, {})[option] = pair
+    return found

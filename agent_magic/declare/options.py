@@ -53,7 +53,7 @@ class Option:
         check: Raises if a value is invalid; see `check_text`.
         apart: Options that conflict with it.
         outlined: True if the outline of a plan has it unchanged.
-        changes: True if `agent_magic.declare.changes` may change it.
+        changes: True if `agent_magic.declare.declared` may change it.
         sent: True if it passes through to the provider.
         note: The text on a card, such as `saved to {}`.
         capability: The feature it needs of provider and model.
@@ -346,7 +346,7 @@ class AgentOptions(StepOptions):
     )
     continues: str | None = option(
         doc="The agent in whose conversation it goes on: what that one was told and has answered, its tools and what "
-        "they returned, byte for byte, then this prompt; see `agent_magic.declare.conversation`.",
+        "they returned, byte for byte, then this prompt; see `agent_magic.declare.context`.",
         help="Continue the conversation of this agent: all its messages, then this prompt.",
         note="continues {}",
         unit="NAME",

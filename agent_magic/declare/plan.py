@@ -13,8 +13,7 @@ from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.declare.answers.fields import Taken, answers_of, check_fields, check_items
 from agent_magic.declare.attaching import checked, documents_of, read_content, render, shows_content
 from agent_magic.declare.content import NO_PROMPT, Prompt
-from agent_magic.declare.context import Context, context_of, with_contexts
-from agent_magic.declare.conversation import with_conversations
+from agent_magic.declare.context import Context, context_of, with_contexts, with_conversations
 from agent_magic.declare.dag import Dag, build_dag, without_laps
 from agent_magic.declare.each import OWN, Answers, group_of, groups_of, view_of
 from agent_magic.declare.edges import Edge, Edges

@@ -14,7 +14,7 @@ from traitlets import observe
 
 from agent_magic import api, show
 from agent_magic.declare.cells import near_headings, sections_of
-from agent_magic.declare.changes import asked_apart
+from agent_magic.declare.declared import asked_apart
 from agent_magic.declare.each import (
     ITEM,
     columns_missing,

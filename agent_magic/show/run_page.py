@@ -27,9 +27,8 @@ from urllib.parse import quote, urlsplit
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.declared import declared_names
 from agent_magic.declare.options import option
-from agent_magic.declare.outline import outline_of
 from agent_magic.declare.plan import Plan
-from agent_magic.declare.plan_json import plan_from_dict
+from agent_magic.declare.plan_json import outline_of, plan_from_dict
 from agent_magic.declare.validation import must_be
 from agent_magic.errors import AgentMagicError
 from agent_magic.forecast.evidence import policy_of, sent_ahead

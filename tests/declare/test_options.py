@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.cells import options_text
-from agent_magic.declare.changes import CHANGED, with_changes
+from agent_magic.declare.declared import CHANGED, with_changes
 from agent_magic.declare.options import AGENT, SENT, TASK, escaped, flag_of, options_of, unescaped
 from agent_magic.declare.task import Task
 from agent_magic.errors import DeclarationError

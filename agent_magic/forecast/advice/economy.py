@@ -9,8 +9,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_magic.declare.changes import without_value
 from agent_magic.declare.content import Attachment
+from agent_magic.declare.declared import without_value
 from agent_magic.declare.options import EFFORTS
 from agent_magic.declare.units import dollars, plural, seconds
 from agent_magic.declare.values import RenderError, holds_content, value_text

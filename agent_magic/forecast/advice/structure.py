@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.changes import without_value
+from agent_magic.declare.declared import without_value
 from agent_magic.declare.resources import conflicts
 from agent_magic.declare.units import dollars, plural, seconds
 from agent_magic.engine.pacing.limits import DIMENSIONS

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agent_magic.api.clean import clean_environment
+from agent_magic.api.sharing import clean_environment
 from agent_magic.declare.units import plural
 from agent_magic.errors import AgentMagicError
 from agent_magic.machine import in_browser
@@ -92,7 +92,7 @@ CELL_TIMEOUT_S = 600
 IGNORED = "NBVAL_IGNORE_OUTPUT"
 SHARES = re.compile(r"^%agents share\b(?!.*\.ipynb)", re.MULTILINE)
 """A cell that shares its own notebook; its output depends on that moment."""
-GUARD = "__import__('agent_magic.api.clean', fromlist=['clean']).block_network()"
+GUARD = "__import__('agent_magic.api.sharing', fromlist=['sharing']).block_network()"
 _ENDING = re.compile(r"^\d[\d,]* agents? in \d+ layers? · .*\n?", re.MULTILINE)
 """The last line of a run executed by a program; in a front end the picture has it."""
 _NO_KEY = re.compile(r"^note: no API key\b.*\n?", re.MULTILINE)

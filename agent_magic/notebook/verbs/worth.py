@@ -10,7 +10,7 @@ from IPython.core.error import UsageError
 
 from agent_magic.api import Plan
 from agent_magic.api.applying import DROPPED
-from agent_magic.api.trial import TrialOptions, trial_plans
+from agent_magic.api.grading import TrialOptions, trial_plans
 from agent_magic.declare.units import plural
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import did_you_mean

@@ -1,4 +1,4 @@
-"""`await run.trial(...)`: a sample of rows under several settings, asked and graded batch by batch."""
+"""Runs that grade answers: `run.judge(...)`, and `run.trial(...)`, a sample of rows under several settings."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
-from agent_magic.api.judging import ask_judge
 from agent_magic.api.running import run_plan
 from agent_magic.declare.agent import Agent
-from agent_magic.declare.changes import with_options
+from agent_magic.declare.declared import with_options
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.step import job_of
 from agent_magic.declare.units import plural
@@ -19,9 +18,9 @@ from agent_magic.declare.validation import check_integer, check_positive, is_wor
 from agent_magic.engine.policy import Policy, as_policy
 from agent_magic.errors import DeclarationError, PlanError
 from agent_magic.measure.intervals import stratified
-from agent_magic.measure.judge import Judge, judged
+from agent_magic.measure.judge import Judge, compared, compared_rows, judged, to_compare, to_judge
 from agent_magic.measure.metrics import total_cost
-from agent_magic.measure.scores import FEW, NO_TRUTH, answer_key, answers_of, grade_by, why_not
+from agent_magic.measure.scores import FEW, NO_TRUTH, answer_key, answers_of, grade_by, keep_grades, score_rows, why_not
 from agent_magic.measure.trial import Setting, Stopped, Trial, Tried
 from agent_magic.measure.truths import check_truths, grade_truth, score_answers
 from agent_magic.record.prices import Prices, asking_usd
@@ -30,12 +29,49 @@ from agent_magic.show.displays import Progress
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pandas as pd
+
     from agent_magic.api.session import Session
     from agent_magic.measure.scores import Answered, Grade, GradeBook, Grader
     from agent_magic.record.results import AgentResult, RunRecord
 
-Until = Literal["decided"]
 P = TypeVar("P", bound=Plan)
+
+
+def judge_plan(kind: type[P], record: RunRecord, target: str, judge: Judge, against: RunRecord | None) -> P:
+    answers = answers_of(record, target)
+    if not isinstance(judge, Judge):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DeclarationError("judge must be am.judge('...').", hint="A function goes to run.score(grader=...).")
+    others = None if against is None else answers_of(against, target)
+    values = to_judge(answers) if others is None else to_compare(answers, others)
+    if not any(values.values()):
+        raise PlanError(f"{target!r} has no answer to judge. run.agents shows what happened.")
+    return kind([judge.agent(pairs=others is not None)], values, name=f"{record.plan.name}: {judge.name}")
+
+
+async def ask_judge(
+    record: RunRecord,
+    grades: GradeBook,
+    target: str,
+    judge: Judge,
+    against: RunRecord | None,
+    policy: Policy | None,
+    session: Session,
+) -> pd.DataFrame:
+    """Run a judge's plan and grade the answers by its verdicts."""
+    done = (await run_plan(judge_plan(Plan, record, target, judge, against), policy, session)).record
+    answers, parts = answers_of(record, target), [agent.part for agent in done.plan.agents]
+    said = {part.key: one for part, one in zip(parts, done.results, strict=True) if part is not None}
+    pairs = against is not None
+    found = (compared if pairs else judged)(judge, target, answers, said)
+    rows = (compared_rows if pairs else score_rows)(found)
+    frame = keep_grades(record, grades, answers, found, rows)
+    frame.attrs["cost_usd"] = total_cost(done.results) if done.attempts else 0.0
+    frame.attrs["committed_usd"] = done.committed_usd
+    return frame
+
+
+Until = Literal["decided"]
 
 
 @dataclass(frozen=True, slots=True)
