@@ -11,7 +11,7 @@ from agent_magic.engine.admission.breaker import Breakers
 from agent_magic.engine.admission.budget import Budget
 from agent_magic.engine.admission.gate import TOO_MANY_REQUESTS, Gate
 from agent_magic.engine.calls import Call, Calls, Resources, Result, Wanted
-from agent_magic.engine.conductor.candidates import candidates_of
+from agent_magic.engine.candidates import candidates_of
 from agent_magic.engine.conductor.conductor import Conductor
 from agent_magic.engine.contract import (
     NO_STEPS,

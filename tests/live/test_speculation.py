@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic.api import Run
 from agent_magic.declare.flow import CONDITION
-from agent_magic.engine.conductor.candidates import candidates_of
+from agent_magic.engine.candidates import candidates_of
 from agent_magic.engine.conductor.conductor import Conductor
 from agent_magic.engine.contract import Abort, Done, Skipped
 from agent_magic.engine.expected import kinds_of

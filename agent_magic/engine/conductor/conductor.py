@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.engine.admission.room import FOREVER, Hold, Never
 from agent_magic.engine.calls import Holding, Resources
-from agent_magic.engine.conductor.candidates import SUCCEEDED, End
+from agent_magic.engine.candidates import SUCCEEDED, End
 from agent_magic.engine.conductor.queues import Order, Queues, barrier_of
 from agent_magic.engine.conductor.states import (
     AWAY,
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.resources import Held
     from agent_magic.engine.admission.room import Room
     from agent_magic.engine.batching import Batching
-    from agent_magic.engine.conductor.candidates import Candidates
+    from agent_magic.engine.candidates import Candidates
     from agent_magic.engine.contract import Choices
     from agent_magic.engine.identical import Identical
     from agent_magic.engine.policy import Policy
