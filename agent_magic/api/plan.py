@@ -31,7 +31,7 @@ from agent_magic.forecast.loads import loads_frame, under_load, verdict_on
 from agent_magic.forecast.pilot import pilot_agents
 from agent_magic.forecast.sweep import Sweep, make_sweep
 from agent_magic.forecast.whatif import whatif_frame
-from agent_magic.live.ahead import count_ahead, foresee, terms_ahead
+from agent_magic.live.ahead import count_ahead, foresee, statuses, terms_ahead
 from agent_magic.live.playing import lay
 from agent_magic.measure.compare import record_of
 from agent_magic.measure.plans import diff_frame, todo_frame
@@ -334,11 +334,11 @@ class Plan(DeclaredPlan):
         """Return a checklist: a row per step with status, owner and the steps it waits for.
 
         Args:
-            run: A run of the plan, for the statuses.
+            run: A run of the plan, for the statuses; `stale` is what it did and the plan as it is now asks again.
             estimate: Result of `plan.estimate()`, for seconds and dollars.
         """
         rows = [] if estimate is None else [(one.seconds.likely, one.cost_usd) for one in estimate.expected]
-        return todo_frame(self, None if run is None else record_of(run, "todo"), rows)
+        return todo_frame(self, {} if run is None else statuses(self, record_of(run, "todo")), rows)
 
     def diff(self, other: DeclaredPlan) -> pd.DataFrame:
         """Return the changes in another version of the plan: a row per step, option or value.

@@ -106,6 +106,21 @@ def terms_ahead(plan: Plan, client: Provider, pacer: Pacer) -> Terms:
     return Terms({}, bool(before), before, {}, key_untried=untried, learned=learned, models=known)
 
 
+def asked_again(plan: Plan, record: RunRecord) -> dict[str, bool]:
+    """Return, for each step that succeeded in a run, whether the plan as it is now would ask it again."""
+    earlier = Earlier(record, record.origin, plan=plan)
+    again = unbought(plan, record.origin, None, earlier, fresh=False, timeout_s=1.0)
+    stale = {plan.names[one] for one in again}
+    done = [one.name for one in record.results if one.status == "succeeded" and one.name in plan.index]
+    return {name: name in stale for name in done}
+
+
+def statuses(plan: Plan, record: RunRecord) -> dict[str, str]:
+    """Return the status of each step in a run, or `stale` if the plan as it is now would ask it again."""
+    again = asked_again(plan, record)
+    return {one.name: "stale" if again.get(one.name) else one.status for one in record.results}
+
+
 def unbought(
     plan: Plan, endpoint: str, ledger: Ledger | None, earlier: Earlier | None, *, fresh: bool, timeout_s: float
 ) -> list[int]:

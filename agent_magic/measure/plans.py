@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from agent_magic.declare.plan import Plan
-    from agent_magic.record.results import RunRecord
 
 TODO: Mapping[str, str] = {
     "step": "string",
@@ -39,10 +38,9 @@ _LEFT_OUT = frozenset({"name", "depends_on"})
 
 
 def todo_frame(
-    plan: Plan, record: RunRecord | None = None, expected: Sequence[tuple[float | None, float | None]] = ()
+    plan: Plan, known: Mapping[str, str], expected: Sequence[tuple[float | None, float | None]] = ()
 ) -> pd.DataFrame:
-    """Return a row per step, in a possible order of work; `pending` without a run."""
-    known = {} if record is None else {one.name: one.status for one in record.results}
+    """Return a row per step, in a possible order of work, with its `known` status or `pending`."""
     rows: list[dict[str, Any]] = []
     for number in plan.dag.order:
         step = plan.agents[number]

@@ -579,10 +579,7 @@ class Session:
             done = {one.name for one in run.record.results if one.status == "succeeded"} - asked.keys()
             if run.plan.name != plan.name or not done & plan.index.keys():
                 continue
-            origin = run.record.origin
-            earlier = live.Earlier(run.record, origin, plan=plan)
-            again = {plan.names[one] for one in live.unbought(plan, origin, None, earlier, fresh=False, timeout_s=1.0)}
-            asked.update({name: name in again for name in done & plan.index.keys()})
+            asked = live.asked_again(plan, run.record) | asked
         names = zip(plan.names, declared_names(plan), strict=True)
         return list(dict.fromkeys(shown for name, shown in names if asked.get(name)))
 

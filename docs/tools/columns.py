@@ -287,7 +287,7 @@ MEANINGS: Final = {
     "on_limit": "`queue`: requests wait. `reject`: one that is refused has failed.",
     "refused": "How many requests were refused.",
     "step": "The step's name; `(values)` for a value of the plan.",
-    "TODO.status": "As in a run; `pending` without one.",
+    "TODO.status": "As in a run; `stale` if it would be asked again, `pending` without a run.",
     "TODO.priority": "Its own `--priority`: where something has to wait, more goes first.",
     "owner": "Who does it: a role, a model, or `function`.",
     "TODO.after": "What it waits for.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -34,6 +35,23 @@ def test_a_run_says_what_is_done():
     assert f"- [x] **a** ({HAIKU})\n- [x] **b** (writer), after a" == todo_markdown(PLAN.todo(run))
     refused = Run(drive(PLAN, lambda *_: Reply(1.0, error=Rejected("no", status=400), status=400))[0])
     assert f"- [ ] **a** ({HAIKU}): failed\n- [ ] **b** (writer), after a: skipped" == todo_markdown(PLAN.todo(refused))
+
+
+@pytest.mark.parametrize(
+    ("step", "change", "status"),
+    [
+        ("a", {"prompt": "y"}, ["stale", "stale"]),
+        ("b", {"prompt": "{{ a }}!"}, ["succeeded", "stale"]),
+        ("b", {"priority": 3}, ["succeeded", "succeeded"]),
+    ],
+)
+def test_what_would_be_asked_again_is_not_done(step, change, status):
+    """A step that changed since the run, and what reads it; what no request says changes nothing."""
+    run = Run(drive(PLAN, lambda *_: Reply(1.0))[0])
+    agents = [replace(one, **change) if one.name == step else one for one in PLAN.agents]
+    frame = am.Plan(agents, {"t": "it"}).todo(run)
+    assert status == [*frame["status"]]
+    assert todo_markdown(frame).count("[ ]") == status.count("stale")
 
 
 def test_a_priority_is_in_the_frame_and_in_the_list():

@@ -354,6 +354,12 @@ def test_a_plan_is_a_list_of_things_to_do(connected, capsys):
     shown = todo_page(connected.session.last.plan.todo(connected.session.last)).bundle()
     assert "<b>☑ b</b> (critic), after a" in shown["text/html"]
     assert "input" not in shown["text/html"], "a box that Markdown makes has no label"
+    connected.agents_cell("", "## a\nx\n## b (critic)\n{{ a }} y\n## c\nz")
+    connected.agents("todo")
+    told = capsys.readouterr().out
+    assert "- [x] **a**" in told
+    assert "- [ ] **b** (critic), after a: stale" in told, "it would be asked again"
+    assert "- [ ] **c** (claude-haiku-5-5)\n" in told
     connected.agents_cell("--plan loop", "## a --until \"'e' in a\" --rounds 9\nx")
     connected.agents("run --plan loop")
     capsys.readouterr()

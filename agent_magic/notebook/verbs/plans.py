@@ -15,6 +15,7 @@ from agent_magic.declare.presets import PRESETS
 from agent_magic.declare.units import plural
 from agent_magic.forecast.advice.advice import Advice, lint
 from agent_magic.forecast.loads import LOADS, loads_frame, places_words, under_load, verdict_on
+from agent_magic.live.ahead import statuses
 from agent_magic.measure.plans import todo_frame, todo_markdown
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_plan, one_of
 from agent_magic.notebook.declaring import PARSERS, tool_lines_note
@@ -31,7 +32,7 @@ from agent_magic.notebook.front_end import (
 )
 from agent_magic.notebook.planning import estimated, show_plan
 from agent_magic.notebook.running import execute, play_forecast
-from agent_magic.notebook.session import DEFAULT_PLAN
+from agent_magic.notebook.session import DEFAULT_PLAN, MOST_LOOKED_AT
 from agent_magic.notebook.verbs.cassettes import pace_of
 from agent_magic.notebook.verbs.runs import add_plan_options, add_run_options
 from agent_magic.record.files import inside
@@ -102,10 +103,12 @@ async def _lint(ctx: CommandContext, given: Namespace) -> Advice:
 def _todo(ctx: CommandContext, given: Namespace) -> None:
     name = given.plan or DEFAULT_PLAN
     running = [driver.record for driver in ctx.session.running if driver.plan.name == name]
-    runs = [run.record for run in reversed(ctx.session.runs) if run.plan.name == name]
+    runs = [run.record for run in ctx.session.runs[-MOST_LOOKED_AT:] if run.plan.name == name]
     plan = running[0].plan if running else ctx.freeze(given)
-    record = next((one for one in [*running, *runs] if one.plan.names == plan.names), None)
-    frame = todo_frame(plan, record)
+    known: dict[str, str] = {}
+    for record in [*runs, *running]:  # the newest counts
+        known |= statuses(plan, record)
+    frame = todo_frame(plan, known)
     text = todo_markdown(frame)
     if is_kernel(ctx.shell):
         display_bundle({**todo_page(frame).bundle(), "text/markdown": text, "text/plain": text})
