@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import socket
 import struct
 import zlib
@@ -26,8 +27,9 @@ from agent_magic.errors import DeclarationError, RateLimited
 from agent_magic.providers.http import transport
 from agent_magic.providers.http.bodies import bounded
 from agent_magic.providers.http.headers import LONGEST_WAIT_S, retry_after_s
+from tests.providers.chat import speaking
 from tests.providers.memory import asked as a_request
-from tests.providers.wire import BEGIN, OPEN, STOP, WHOLE, problem, reply, serving
+from tests.providers.wire import BEGIN, MESSAGE, OPEN, STOP, WHOLE, problem, reply, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -114,6 +116,45 @@ ENDLESS = {  # what comes behind the status: the rest of the head, the body, and
     "without an end": (b"", WORDS, False),
     "too long": (b"", b"x" * 200_000, False),
 }
+
+
+PIECE = json.dumps(MESSAGE).encode()
+STREAM, JSON = b"text/event-stream", b"application/json"
+BROKEN = {"a chunk size": (CHUNKED, b"%x\r\n%s\r\nzz\r\n"), "a length": (b"content-length: %d\r\n", b"%s")}
+
+
+@pytest.mark.parametrize(
+    ("client", "kind", "body"),
+    [
+        (am.Claude, STREAM, WHOLE),
+        (am.Claude, JSON, PIECE),
+        (partial(am.Chat, free=True), STREAM, speaking.WHOLE),
+        (partial(am.Chat, free=True), JSON, speaking.completion({"content": "hello world"})),
+    ],
+)
+@pytest.mark.parametrize("shape", BROKEN)
+@pytest.mark.parametrize("apart", [False, True], ids=["one packet", "two"])
+def test_an_answer_that_arrived_is_kept_however_its_response_breaks(
+    shape: str, client: Any, kind: bytes, body: bytes, *, apart: bool
+):
+    """What breaks it may come in the same packet, with its head or without: no size, or the connection's end."""
+    more, form = BROKEN[shape]
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: " + kind + b"\r\n" + (more % (len(body) + 9) if b"%" in more else more)
+    whole = form % ((len(body), body) if b"%x" in form else body)
+
+    async def answer(writer: asyncio.StreamWriter, _: int) -> None:
+        for part in (head + b"\r\n", whole) if apart else (head + b"\r\n" + whole,):
+            writer.write(part)
+            for _ in range(9):  # of one loop: the client reads meanwhile
+                await asyncio.sleep(0)
+
+    async def work() -> tuple[Run, int]:
+        async with serving(answer) as server:
+            model = client(base_url=server.url, api_key="none")
+            return await am.Plan([am.Agent("a", "x", timeout_s=8)]).run(client=model), len(server.bodies)
+
+    run, requests = asyncio.run(work())
+    assert ("succeeded", "hello world", 1) == (run["a"].status, run["a"].text, requests)
 
 
 def users_own(**options: Any) -> am.Claude:

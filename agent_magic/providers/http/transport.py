@@ -25,10 +25,10 @@ from agent_magic.machine import in_browser
 from agent_magic.providers.http.failures import of_aiohttp
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 
     from aiohttp import ClientSession
-    from httpx2 import AsyncBaseTransport, AsyncClient, Request, Response
+    from httpx2 import AsyncBaseTransport, AsyncByteStream, AsyncClient, Request, Response
 
 T = TypeVar("T")
 CONNECT_S = 10.0
@@ -73,12 +73,13 @@ def _reopening_client() -> type[AsyncClient]:
 
         async def handle_async_request(self, request: Request) -> Response:
             if self._inner.client is None:
-                self._inner.client = _traced(self._inner.get_client())
+                self._inner.client = _reading_heads_apart(_traced(self._inner.get_client()))
             while True:
                 _kept.set(False)
                 began_s = time.monotonic()
                 try:
                     response = await self._inner.handle_async_request(request)
+                    response.stream = _arrived_stream()(response.stream)
                     return await _whole_if_error(response)
                 except httpx2.TransportError as error:
                     is_stale = _kept.get() and time.monotonic() - began_s < STALE_S and _is_unanswered(error)
@@ -97,6 +98,59 @@ def _reopening_client() -> type[AsyncClient]:
             return Reopening(super()._init_proxy_transport(*args, **options))
 
     return cast("type[AsyncClient]", ReopeningClient)
+
+
+@functools.lru_cache(maxsize=1)
+def _arrived_stream() -> Callable[[Any], AsyncByteStream]:
+    import httpx2
+
+    class Arrived(httpx2.AsyncByteStream):
+        """Reads what came before a response broke: aiohttp raises first, and a whole answer may lie behind that."""
+
+        def __init__(self, inner: Any) -> None:
+            self._inner = inner
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            try:
+                async for chunk in self._inner:
+                    yield chunk
+            except httpx2.TransportError:
+                if rest := _left_in(self._inner):
+                    yield rest
+                raise
+
+        async def aclose(self) -> None:
+            await self._inner.aclose()
+
+    return Arrived
+
+
+def _left_in(stream: Any) -> bytes:
+    content = getattr(getattr(stream, "_aiohttp_response", None), "content", None)
+    if content is None or (error := content.exception()) is None:
+        return b""
+    content.set_exception(None)
+    rest = content.read_nowait()
+    content.set_exception(error)
+    return cast("bytes", rest)
+
+
+def _reading_heads_apart(session: ClientSession) -> ClientSession:
+    """Parse the head of a response before its body: a fault of the body would lose both."""
+    from aiohttp.client_proto import ResponseHandler
+
+    class Handler(ResponseHandler):
+        def data_received(self, data: bytes) -> None:
+            end = data.find(b"\r\n\r\n") + 4
+            if 4 <= end < len(data):
+                super().data_received(data[:end])
+                data = data[end:]
+            super().data_received(data)
+
+    connector: Any = session.connector
+    if isinstance(made := getattr(connector, "_factory", None), functools.partial):
+        connector._factory = functools.partial(Handler, **made.keywords)  # noqa: SLF001 - no public way to parse
+    return session
 
 
 def _is_unanswered(error: BaseException) -> bool:
