@@ -238,6 +238,24 @@ def test_a_model_by_name_is_that_of_who_asks(options):
     assert 5 < (dear or 0.0) / (cost or 1.0)
 
 
+@pytest.mark.parametrize(
+    ("given", "model", "refuses"),
+    [
+        ({"temperature": 0.2}, "claude-opus-4-5", []),
+        ({"temperature": 0.2}, "claude-opus-5-5", ["claude-opus-5-5"]),
+        ({"top_k": 3, "model": "claude-opus-5-5"}, "claude-opus-4-5", ["claude-opus-5-5"]),
+        ({"model": "claude-opus-5-5"}, "claude-opus-4-5", []),
+    ],
+)
+def test_a_whatif_that_a_run_would_refuse_says_so(given, model, refuses):
+    """Of a run and of a plan, with the model and the reason that a run has; without such an option it has none."""
+    plan = am.Plan([am.Agent("a", "x", model=model), am.Agent("b", "{{ a }}", model=model)])
+    run = am.Run(drive(plan, lambda *_: Reply(1.0))[0])
+    words = [f"a run would refuse it: {one} takes no temperature, top_p, top_k" for one in refuses]
+    for frame in (run.whatif(**given), plan.whatif(**given)):
+        assert words == [one for one in str(frame["assumed"].iloc[0]).split("; ") if "refuse" in one]
+
+
 def test_an_option_that_passes_through_is_asked_about_and_applied():
     """It labels its row, has the same numbers, says that nobody has tried it, and is set by a row that is applied."""
     plan = am.Plan([am.Agent("a", "x", model="m", temperature=0.5), am.Agent("b", "{{ a }}", model="m")])

@@ -29,6 +29,8 @@ from agent_magic.forecast.work import Evidence, Works
 from agent_magic.measure.metrics import Summary, summarize
 from agent_magic.measure.server import shortest_s
 from agent_magic.measure.server_fit import OURS, limit_of_run
+from agent_magic.providers.anthropic.models import takes_sampling
+from agent_magic.providers.capabilities import OPTIONS, REFUSALS
 from agent_magic.record.prices import Prices
 from agent_magic.record.request import Request
 from agent_magic.record.results import ForecastNote, Returned, RunRecord, sharers_of
@@ -284,6 +286,7 @@ class Forecaster:
             names = dict.fromkeys(name for options in scenario.sent.values() for name in options)
             words.append(f"{', '.join(names)}: answers assumed as long as recorded")
             basis = "assumed"
+        words += [f"a run would refuse it: {model} {REFUSALS['sampling'].words}" for model in self._refusing(scenario)]
         if scenario.outages:
             words.append("in an outage what is under way breaks off, and a new request fails at once")
         if live and policy.cache != "off" and self._context_estimated(scenario):
@@ -291,6 +294,17 @@ class Forecaster:
         servers: Mapping[At, Fit] = self.evidence.servers if shared else {}
         likely = {at: one.likely for at, one in servers.items()}
         return _Setting(scenario, policy, ceilings, works, unknown, likely, changed), words, basis
+
+    def _refusing(self, scenario: Scenario) -> list[str]:
+        """Return the models of a changed scenario that take no sampling options, of agents that have some."""
+        agents = self.record.plan.agents if scenario.sent or scenario.models else ()
+        asked = {
+            scenario.models.get(number, self.evidence.seen[number].model)
+            for number, step in enumerate(agents)
+            for one in OPTIONS["sampling"]
+            if scenario.sent.get(number, {}).get(one, getattr(step, one, None)) is not None
+        }
+        return sorted(one for one in asked if one and not takes_sampling(one))
 
     def _is_changed(self, scenario: Scenario, policy: Policy) -> bool:
         if self.evidence.is_forecast:
