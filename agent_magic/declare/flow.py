@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from agent_magic.declare.template import Template
 
 CONDITION: Final = "Condition"
+SKIPPED: Final = "Skipped"
+"""Kind of steps skipped because another one did not succeed."""
 UNUSED: Final = "Unused"
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.flow import SKIPPED
 from agent_magic.engine.admission.breaker import Breakers
 from agent_magic.engine.admission.budget import Budget
 from agent_magic.engine.admission.gate import TOO_MANY_REQUESTS, Gate
@@ -188,7 +189,7 @@ class Engine:
 
     def leave_out(self, step: int, why: str) -> None:
         self.conductor.count_done(step)
-        self.record.add(AgentEnded(0.0, step, "skipped", why, "Skipped"))
+        self.record.add(AgentEnded(0.0, step, "skipped", why, SKIPPED))
 
     def write(self, step: int) -> Request:
         """Return the request of a step that was admitted; report a `DeclarationError` as its `ended`."""

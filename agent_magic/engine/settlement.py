@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_magic.declare.flow import SKIPPED
 from agent_magic.declare.race import NO_ANSWER
 from agent_magic.engine.admission.breaker import Fault
 from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, PAID_BEFORE, Usage
@@ -113,7 +114,7 @@ def _blame(outcome: Outcome, failure: Failure | None) -> Blame:
 def skipped(record: RunRecord, step: int, cause: int, now: float) -> AgentEnded:
     """Return the end of a step skipped because of others: any failed parent, or all parents of a race."""
     if not record.plan.agents[step].race:
-        return AgentEnded(now, step, "skipped", f"{record.results[cause].name!r} did not succeed", "Skipped")
+        return AgentEnded(now, step, "skipped", f"{record.results[cause].name!r} did not succeed", SKIPPED)
     others = [one for parent in record.plan.dag.parents[step] if (one := record.results[parent]).status != "unused"]
     if len(others) == 1:  # of a hedge that was not used
         return AgentEnded(now, step, others[0].status, others[0].error, others[0].kind)

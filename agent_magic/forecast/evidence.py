@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.answers.schema import told_by
 from agent_magic.declare.content import tokens_of
-from agent_magic.declare.flow import CONDITION
+from agent_magic.declare.flow import CONDITION, SKIPPED
 from agent_magic.declare.race import BEATEN
 from agent_magic.engine.admission.prefix import context_tokens
 from agent_magic.engine.batching import batching_of
@@ -199,7 +199,8 @@ def seen_of(record: RunRecord) -> list[Seen]:
         for number in range(len(record.results))
     ]
     for number, leader in enumerate(sharers_of(record)):
-        if leader is not None and record.results[number].is_shared:  # without it, it would have asked itself
+        result = record.results[number]
+        if leader is not None and (result.is_shared or not result.attempts):  # alone it would have asked itself
             found[number] = found[leader]._replace(name=found[number].name)
     wrote = {(one.model, one.context) for one in found if any(_wrote(step) for step in one.tries)}
     found = [one._replace(warm=one.warm and (one.model, one.context) not in wrote) for one in found]
@@ -337,14 +338,14 @@ def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, 
     attempts = result.attempts
     moved = bool(Facts(attempts).models - {result.model})
     for place, attempt in enumerate(attempts):
-        beaten = attempt.kind == "cancelled" and result.kind in {BEATEN, CONDITION}
+        beaten = attempt.kind == "cancelled" and result.kind in {BEATEN, CONDITION, SKIPPED}
         if attempt.ended_s is None or (attempt.kind == "cancelled" and not beaten):
             continue  # a person stopped it: a forecast goes on
         last = place == len(attempts) - 1
         waited_s = result.last_backoff_s if last else attempts[place + 1].backoff_s
         moves = not last and attempts[place + 1].model != attempt.model
         final = (last or moves) and not waited_s
-        last = last and (result.kind != BEATEN or beaten)
+        last = last and (result.kind != BEATEN or beaten or not attempt.asks_for_more)
         went_on = not last and attempt.answer is not None and attempt.kind in {None, "InvalidAnswer"}
         calls = [one for one in result.calls if one.turn == attempt.number and not one.is_own]
         away = stretches(calls, attempt.ended_s) if calls else ()

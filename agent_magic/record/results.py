@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
@@ -16,13 +17,13 @@ from agent_magic.declare.race import BEATEN, NO_ANSWER
 from agent_magic.declare.subplan import last_in
 from agent_magic.declare.units import seconds
 from agent_magic.declare.values import same_name, unpack
-from agent_magic.errors import NoValue, UnknownAgent
+from agent_magic.errors import AgentMagicError, NoValue, UnknownAgent
 from agent_magic.record.answer import ESCALATED, PAUSED, Usage, add_usage, total_usd
 from agent_magic.record.attempt import Attempt, Facts
 from agent_magic.record.call import ToolCall, own_text, stretches
 from agent_magic.record.display import Shown, single_line
 from agent_magic.record.fold import FOLD
-from agent_magic.record.request import answered, conversation_frame, exported, same_of
+from agent_magic.record.request import answered, conversation_frame, exported, rows_of, same_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -550,7 +551,7 @@ class RunRecord:
     def _ended_by_flow(self) -> Iterator[tuple[int, Left]]:
         for number in sorted(self.plan.flow.decides) if self.plan.flow is not None else ():
             one = self.results[number]
-            unsure = one.status == "failed" and not (one.attempts or one.calls or one.kind == "Late")
+            unsure = one.status == "failed" and one.ready_s is None
             if unsure or one.is_left_out:
                 yield number, Left(one.status, one.error or "", one.kind or "")  # pyright: ignore[reportArgumentType] - one of three
 
@@ -694,6 +695,7 @@ def conversation_of(result: AgentResult) -> Request | None:
 
 
 def sharers_of(record: RunRecord) -> list[int | None]:
+    """Return per step the first one with the same request, itself included; `None` if it shares nothing."""
     plan, first = record.plan, dict[Hashable, int]()
     if record.same is not None:
         return [*record.same]
@@ -703,4 +705,9 @@ def sharers_of(record: RunRecord) -> list[int | None]:
         attempts = record.results[step].attempts
         if attempts and (same := same_of(plan, step, attempts[0].request)) is not None:
             found[step] = first.setdefault(same, step)
+    asked = {(rows_of(plan, one), record.results[one].attempts[0].request.prompt): one for one in first.values()}
+    for step, result in enumerate(record.results) if not record.redacted else ():
+        if result.status == "failed" and not result.attempts and (rows := rows_of(plan, step)):
+            with suppress(AgentMagicError, KeyError):  # a prompt that cannot be written has failed by itself
+                found[step] = asked.get((rows, plan.prompt_of(step, Returned(record)).text))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -62,12 +63,13 @@ def controls(draw: st.DrawFn, names: list[str]) -> list[tuple[float, str, Any]]:
     return [*asked, (1.5, "pause", None), (2.5, "resume", None)] if draw(st.booleans()) else asked
 
 
-def answers(seed: int) -> Any:
-    """A provider that answers with numbers, late or not, and fails at times; the same for one seed."""
+def answers(seed: int, *, together: bool = True) -> Any:
+    """A provider that answers with numbers and fails at times; `together` in whole seconds, so that ends coincide."""
 
     def script(prompt: str, number: int) -> Reply:
         chance = Random(f"{seed} {prompt} {number}")
-        takes_s, failing = chance.choice([1.0, 2.0, 3.0, 9.0]), chance.random()
+        takes_s = chance.choice([1.0, 2.0, 3.0, 9.0]) if together else chance.uniform(0.6, 9.0)
+        failing = chance.random()
         if failing < 0.2:
             return Reply(takes_s, NO, status=400) if failing < 0.1 else Reply(takes_s, BUSY, status=529)
         return Reply(takes_s, text=str(chance.randint(0, 9999)), first_s=0.5)
@@ -99,6 +101,17 @@ def test_every_run_ends(plan: am.Plan, policy: Policy, seed: int, data: st.DataO
             assert {"succeeded"} >= set(parents)
         if one.kind == "NoAnswer":
             assert "succeeded" not in parents
+
+
+@settings(max_examples=20_000 if NIGHTLY else 100, deadline=None)
+@given(plans(), POLICIES, st.integers(0, 99))
+def test_a_forecast_of_what_was_ends_as_it_did(plan: am.Plan, policy: Policy, seed: int) -> None:
+    """The same steps are kept and dropped at the same times; what a deadline cut goes on in a forecast."""
+    record, _ = drive(plan, answers(seed, together=False), replace(policy, deadline_s=None, timeout_s=60.0))
+    found = am.Run(record).forecast().record
+    assert [(one.name, one.status, one.kind, one.finished_s) for one in record.rows] == [
+        (one.name, one.status, one.kind, one.finished_s) for one in found.rows
+    ]
 
 
 def checked(text: str) -> Any:

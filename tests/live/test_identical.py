@@ -279,6 +279,16 @@ def test_forecasts_count_the_same_way():
     assert 2.0 == run.forecast(concurrency=1).totals.wall_s
 
 
+def test_a_forecast_of_rows_that_failed_together():
+    """Rows that shared a failure share it again: they end when the one ends that asked."""
+    no = Rejected("no", status=400)
+    record, _ = drive(rows(), lambda prompt, _: Reply(3.0, no, status=400) if "x" in prompt else Reply(1.0), SEEDED)
+    found = Run(record).forecast().record
+    assert [(one.status, one.finished_s) for one in record.results] == [
+        (one.status, one.finished_s) for one in found.results
+    ]
+
+
 def test_an_estimate_counts_the_same_way():
     """A plan says how many rows there are and how many differ, and prices these."""
     four, two = rows().estimate(SEEDED), rows(["x", "y"]).estimate(SEEDED)
