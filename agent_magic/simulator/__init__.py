@@ -2,7 +2,7 @@
 
 `start` runs it as a child process, `python -m agent_magic.simulator` by hand. A request passes `program` (HTTP),
 `request` (parsing and validation), `service` (limits, prompt cache), `answer` (blocks and citations) and `response`
-(bytes and their times), which `faults` may change.
+(bytes and their times, faults).
 """
 
 from agent_magic.simulator.child import Simulator, SimulatorError, start

@@ -14,9 +14,8 @@ from random import Random
 from secrets import token_hex
 from typing import Any
 
-from agent_magic.simulator.errors import ApiError, invalid
-from agent_magic.simulator.json_types import Json, as_list, as_object
-from agent_magic.simulator.latency import read_numbers
+from agent_magic.simulator.api import ApiError, Json, as_list, as_object, invalid
+from agent_magic.simulator.models import read_numbers
 from agent_magic.simulator.response import encode
 
 PATH = "/v1/messages/batches"

@@ -14,14 +14,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
+from agent_magic.simulator.api import Json, as_list, as_object
 from agent_magic.simulator.content import blocks_of
-from agent_magic.simulator.json_types import Json, as_list, as_object
 from agent_magic.simulator.request import Request
 from agent_magic.simulator.structured import fill
 from agent_magic.simulator.thinking import digest
 from agent_magic.simulator.tools import is_of_server, is_own
-from agent_magic.simulator.topic import COMMON, LOOK_AT, STOP_WORDS, Subject
-from agent_magic.simulator.writer import SENTENCES, Pen, capital
+from agent_magic.simulator.writer import COMMON, LOOK_AT, SENTENCES, STOP_WORDS, Pen, Subject, capital
 
 FAMILIES = ("web_search", "web_fetch", "code_execution")
 """Called without a directive."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Self
 
-from agent_magic.simulator.latency import parse
+from agent_magic.simulator.models import parse_latency
 
 ROOT = Path(__file__).resolve().parents[2]
 STDERR_LINES = 12
@@ -125,7 +125,7 @@ def words_of(values: Mapping[str, object]) -> list[str]:
 def factor_of(spec: str) -> float:
     """Return the duration of a latency spec relative to a real model."""
     try:
-        return max(parse(str(spec)).factor, LEAST_FACTOR)
+        return max(parse_latency(str(spec)).factor, LEAST_FACTOR)
     except ValueError:
         return 1.0  # the program reports its error
 

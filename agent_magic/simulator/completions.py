@@ -10,12 +10,20 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from agent_magic.simulator.errors import CHAT, ApiError, chat_error, invalid
-from agent_magic.simulator.journal import Entry
-from agent_magic.simulator.json_types import Json, as_list, as_number, as_object, as_text
+from agent_magic.simulator.api import (
+    CHAT,
+    ApiError,
+    Json,
+    as_list,
+    as_number,
+    as_object,
+    as_text,
+    chat_error,
+    invalid,
+)
 from agent_magic.simulator.models import MODELS
 from agent_magic.simulator.response import Frame, Response, encode, whole
-from agent_magic.simulator.service import Exchange, Service
+from agent_magic.simulator.service import Entry, Exchange, Service
 
 PATH: Final = f"/v1{CHAT}"
 STAND_IN: Final = "claude-haiku-5-5"

@@ -14,8 +14,7 @@ import zlib
 from collections.abc import Iterable
 
 from agent_magic.simulator import tokens
-from agent_magic.simulator.errors import ApiError, invalid
-from agent_magic.simulator.json_types import Json, as_list, as_object
+from agent_magic.simulator.api import ApiError, Json, as_list, as_object, invalid
 from agent_magic.simulator.models import Model
 
 PATCH = 28

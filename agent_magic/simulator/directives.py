@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agent_magic.simulator.json_types import Json, as_flag, as_int, as_list, as_number, as_object, as_text
+from agent_magic.simulator.api import Json, as_flag, as_int, as_list, as_number, as_object, as_text
 
 FAULTS = tuple(
     "hang stall reset cut clean_end empty drip error_event broken_json html wrong_bytes null_content no_usage".split()

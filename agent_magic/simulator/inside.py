@@ -11,14 +11,12 @@ from typing import Any, Self
 
 import httpx2
 
+from agent_magic.simulator.api import ApiError
 from agent_magic.simulator.child import SimulatorError, factor_of, words_of
-from agent_magic.simulator.errors import ApiError
-from agent_magic.simulator.journal import Entry
 from agent_magic.simulator.options import make_parser, settings_of
 from agent_magic.simulator.response import Ending, Response
-from agent_magic.simulator.routes import HTTP_MESSAGES, ROUTES, Asked, decide
-from agent_magic.simulator.sending import Sending, forever
-from agent_magic.simulator.service import Service
+from agent_magic.simulator.routes import HTTP_MESSAGES, ROUTES, Asked, Sending, decide, forever
+from agent_magic.simulator.service import Entry, Service
 
 _PATHS = {path: re.compile(path.replace("{id}", "([^/]+)")) for _, path in ROUTES}
 

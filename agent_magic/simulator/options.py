@@ -8,10 +8,10 @@ import re
 import secrets
 from collections.abc import Callable
 
-from agent_magic.simulator import batches, latency
+from agent_magic.simulator import batches
 from agent_magic.simulator.capacity import Capacity
 from agent_magic.simulator.directives import FAULTS, read_script
-from agent_magic.simulator.models import MODELS
+from agent_magic.simulator.models import LATENCY_FORMS, MODELS, parse_latency, read_numbers
 from agent_magic.simulator.rate_limits import Allowance
 from agent_magic.simulator.service import Settings
 
@@ -48,7 +48,7 @@ def make_parser(*, exit_on_error: bool = True) -> argparse.ArgumentParser:
     add("--host", choices=[HOST], default=HOST, help="the only address it listens on")
     add("--port", type=int, default=0, help="port (default: any free one)")
     add("--seed", type=int, default=0, help="changes every text and duration (default 0)")
-    add("--latency", type=_option(latency.parse), default="real", help=latency.FORMS)
+    add("--latency", type=_option(parse_latency), default="real", help=LATENCY_FORMS)
     add("--rpm", type=_positive, help="requests per minute and model class (default: the Start tier)")
     add("--itpm", type=_positive, help="uncached input tokens per minute")
     add("--otpm", type=_positive, help="output tokens per minute")
@@ -90,7 +90,7 @@ def _slots(text: str) -> int:
 
 def _slips(text: str) -> dict[str, float]:
     try:
-        found = latency.read_numbers(text)
+        found = read_numbers(text)
     except ValueError:
         raise ValueError(f"slips are FAMILY=SHARE with commas, such as haiku=0.2,opus=0.02, got {text!r}") from None
     families = {model.family for model in MODELS.values()}

@@ -21,15 +21,22 @@ from typing import TypeAlias
 
 from aiohttp import web
 
+from agent_magic.simulator.api import ApiError, Json
 from agent_magic.simulator.batches import MOST_BYTES
-from agent_magic.simulator.errors import ApiError
-from agent_magic.simulator.journal import Entry
-from agent_magic.simulator.json_types import Json
 from agent_magic.simulator.options import HOST, make_parser, settings_of
 from agent_magic.simulator.response import Ending, Response, encode
-from agent_magic.simulator.routes import HTTP_MESSAGES, LINES_TYPE, RESULTS, ROUTES, Asked, check_credentials, decide
-from agent_magic.simulator.sending import Sending, forever
-from agent_magic.simulator.service import SIMULATED, Exchange, Service
+from agent_magic.simulator.routes import (
+    HTTP_MESSAGES,
+    LINES_TYPE,
+    RESULTS,
+    ROUTES,
+    Asked,
+    Sending,
+    check_credentials,
+    decide,
+    forever,
+)
+from agent_magic.simulator.service import SIMULATED, Entry, Exchange, Service
 
 BACKLOG = 2048
 POLL_S = 0.5

@@ -8,14 +8,13 @@ from itertools import cycle
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
-from agent_magic.simulator.json_types import Json, as_int, as_list, as_number, as_object
-from agent_magic.simulator.topic import Subject, subject_of
-from agent_magic.simulator.writer import SENTENCES, SENTIMENTS, Pen, capital, options_of
+from agent_magic.simulator.api import Json, as_int, as_list, as_number, as_object
+from agent_magic.simulator.writer import SENTENCES, SENTIMENTS, Pen, Subject, capital, options_of, subject_of
 
 if TYPE_CHECKING:
     from random import Random
 
-    from agent_magic.simulator.topic import Subject
+    from agent_magic.simulator.writer import Subject
 
 MAX_DEPTH = 12
 RECURSE_DEPTH = 4

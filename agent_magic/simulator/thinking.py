@@ -14,9 +14,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agent_magic.simulator.api import Json, as_int, as_object, invalid
 from agent_magic.simulator.content import blocks_of
-from agent_magic.simulator.errors import invalid
-from agent_magic.simulator.json_types import Json, as_int, as_object
 from agent_magic.simulator.models import Model
 
 LEAST_BUDGET = 1024

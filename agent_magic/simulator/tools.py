@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agent_magic.simulator.errors import invalid
-from agent_magic.simulator.json_types import Json, as_flag, as_list, as_number, as_object, as_text
+from agent_magic.simulator.api import Json, as_flag, as_list, as_number, as_object, as_text, invalid
 from agent_magic.simulator.models import Model
 
 CHOICES = ("auto", "any", "tool", "none")

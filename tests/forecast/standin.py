@@ -21,9 +21,8 @@ from agent_magic.providers.anthropic.models import limit_class, min_cacheable_to
 from agent_magic.providers.anthropic.wire import body
 from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.record.answer import Answer, Usage
-from agent_magic.simulator.errors import ApiError
-from agent_magic.simulator.latency import parse
-from agent_magic.simulator.models import MODELS
+from agent_magic.simulator.api import ApiError
+from agent_magic.simulator.models import MODELS, parse_latency
 from agent_magic.simulator.rate_limits import Allowance
 from agent_magic.simulator.service import MESSAGES, Service, Settings
 from tests.live.virtual import run_virtually
@@ -49,7 +48,7 @@ class StandIn(Provider):
 
     def __init__(self, *, latency="x0.5", seed=0, **limits):
         self.credentials = Key()
-        self._settings = Settings(seed, parse(latency), Allowance(**limits))
+        self._settings = Settings(seed, parse_latency(latency), Allowance(**limits))
         self._service, self._began_s = None, 0.0
 
     @asynccontextmanager

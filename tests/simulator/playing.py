@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from agent_magic.simulator.latency import parse
+from agent_magic.simulator.models import parse_latency
 from agent_magic.simulator.rate_limits import Allowance
 from agent_magic.simulator.service import Service, Settings
 
@@ -41,7 +41,7 @@ QUESTION = "Which region lost most? Check with SQL on the table orders(region, a
 
 def service() -> Service:
     """A service without delays and limits."""
-    return Service(Settings(0, parse("none"), Allowance(unlimited=True)), 0.0)
+    return Service(Settings(0, parse_latency("none"), Allowance(unlimited=True)), 0.0)
 
 
 def asking(prompt: Any = QUESTION, **more: Any) -> dict[str, Any]:

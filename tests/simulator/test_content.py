@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from agent_magic.simulator import content
-from agent_magic.simulator.errors import ApiError
+from agent_magic.simulator.api import ApiError
 from tests.simulator.playing import asking, reply
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from agent_magic.simulator.errors import ApiError
+from agent_magic.simulator.api import ApiError
 from agent_magic.simulator.request import parse
 from tests.simulator.playing import QUESTION, SEARCH, TOOLS, asking, calls_of, continued, play, reply, result
 

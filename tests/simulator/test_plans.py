@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from agent_magic.simulator.structured import is_plan, write_plan
-from agent_magic.simulator.topic import subject_of
+from agent_magic.simulator.writer import subject_of
 
 FIELDS = {name: {"type": "string"} for name in ("name", "role", "prompt", "depends_on")}
 SCHEMA = {"properties": {"agents": {"type": "array", "items": {"properties": FIELDS}}}}

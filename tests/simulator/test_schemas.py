@@ -10,7 +10,7 @@ import pytest
 
 from agent_magic.simulator.child import SimulatorError, start
 from agent_magic.simulator.structured import fill
-from agent_magic.simulator.topic import subject_of
+from agent_magic.simulator.writer import subject_of
 
 OPEN: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
 CLOSED: dict[str, Any] = {**OPEN, "additionalProperties": False}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from anthropic import AsyncAnthropic
 
-from agent_magic.simulator.errors import ApiError
+from agent_magic.simulator.api import ApiError
 from tests.simulator.playing import QUESTION, TOOLS, asking, calls_of, continued, reply, result
 
 CALLED = "Go. [[think:I need the numbers.]] [[tool:run_sql]]"

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magic.simulator import content, latency, tokens, writer
+from agent_magic.simulator import content, models, tokens, writer
 from agent_magic.simulator.structured import fill, schema_of
-from agent_magic.simulator.topic import subject_of
+from agent_magic.simulator.writer import subject_of
 
 
 def write(prompt: str, system: str, rng: Random) -> str:
@@ -228,18 +228,18 @@ def test_schema_is_followed() -> None:
 )
 def test_latency_medians(spec, expected) -> None:
     """Without spread an answer takes the medians of its family, scaled or replaced."""
-    model = latency.parse(spec)
-    plain = latency.Latency(model.factor, model.ttft_s, model.pace, 0.0)
+    model = models.parse_latency(spec)
+    plain = models.Latency(model.factor, model.ttft_s, model.pace, 0.0)
     timing = plain.draw("haiku", Random(1))
     assert pytest.approx(expected) == (timing.ttft_s, timing.per_token_s)
 
 
 def test_latency_is_drawn_and_repeatable() -> None:
     """Two requests take different times, the same request the same; exact wishes are exact."""
-    real = latency.parse("real")
+    real = models.parse_latency("real")
     assert real.draw("opus", Random(1)) == real.draw("opus", Random(1))
     assert real.draw("opus", Random(1)) != real.draw("opus", Random(2))
-    assert latency.Timing(2.0, 0.01) == real.draw("opus", Random(1), ttft_s=2.0, pace=100.0)
+    assert models.Timing(2.0, 0.01) == real.draw("opus", Random(1), ttft_s=2.0, pace=100.0)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +248,7 @@ def test_latency_is_drawn_and_repeatable() -> None:
 def test_wrong_latency(spec) -> None:
     """What cannot be read is refused with what can."""
     with pytest.raises(ValueError, match="use none, fast, real"):
-        latency.parse(spec)
+        models.parse_latency(spec)
 
 
 @pytest.mark.parametrize(
