@@ -27,7 +27,7 @@ PENDING ----------------> READY --------------> RUNNING -----------------> ENDED
 ENDED (skipped, unused)
 ```
 
-A step whose parents are done may be left out: its condition is false, no item came for its place, its loop is over
+With its parents done, a step may be left out: its condition is false, no item came for its place, its loop is over
 (`agent_magic.declare.flow`). So a plan stays fixed while its run decides.
 
 A *turn* is one response of a conversation. One that was paused, or that asks for a tool, leads to another request,
@@ -52,8 +52,8 @@ reason in the same conversation. While a step calls a function (`Call`), it hold
 3. **A decision depends on its inputs only**: no clock, no unseeded randomness, no hash order. The same inputs give the
    same run to the last bit, so a forecast can be trusted.
 4. **A failure of a step is a result.** Only its descendants are skipped; a refused key or account ends the run.
-5. **Asking again is free, waiting without an end is not allowed.** Each hold says when it ends; one that only another
-   step can end says infinity, and ends when that step is settled.
+5. **Asking again is free, waiting without an end is not allowed.** Each hold says when it ends; a hold that only
+   another step can end says infinity, and ends when that step is settled.
 6. **Time is monotonic and given**, on a grid of 2**-20 s (`record/events.py`), so durations add up exactly.
 
 ## Tried and lost

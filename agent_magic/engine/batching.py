@@ -26,7 +26,7 @@ LIVE_SHARE = 0.25
 
 
 class Batching:
-    """Decides whether a queued step's next request is batched; `now` has those whose next or current one is."""
+    """Decides whether a queued step's next request is batched; `now` has the steps with a batched request."""
 
     def __init__(
         self, policy: Policy, steps: Collection[int], layers_left: Sequence[float], batch_s: float = BATCH_S

@@ -123,7 +123,7 @@ class Choices(Protocol):
         ...
 
     def choose(self, step: int, left: Mapping[int, Left]) -> Left | None:
-        """Return the reason to skip a step whose parents are done, or `None` to run it."""
+        """Return the reason to skip a step after its parents, or `None` to run it."""
         ...
 
 
@@ -225,12 +225,12 @@ class Requests(Protocol):
 
     @property
     def asked_of(self) -> Container[int]:
-        """Steps whose answers need approval before they are passed on."""
+        """Steps with answers that need approval before they are passed on."""
         ...
 
     @property
     def saved(self) -> Container[int]:
-        """Steps whose answers are saved to files before they are passed on."""
+        """Steps with answers that are saved to files before they are passed on."""
         ...
 
     def calls(self, step: int, answer: Answer) -> Sequence[Wanted]:

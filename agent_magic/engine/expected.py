@@ -129,7 +129,7 @@ ANEW = 8
 
 
 class Pressure:
-    """Knows if a run is short of time: its longest path, or its work divided by the slots, exceeds what is left."""
+    """Knows if a run is short of time: its longest path, or its work divided by the slots, exceeds the time left."""
 
     def __init__(self, plan: Plan, dag: Dag, deadline_s: float, slots: int, work_s: Sequence[float] | None) -> None:
         self._dag, self._deadline_s, self._slots, self._known = dag, deadline_s, slots, work_s is not None

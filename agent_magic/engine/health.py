@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Level = Literal["ok", "warn", "bad"]
 LEVELS: Final[tuple[Level, ...]] = ("ok", "warn", "bad")
 RECENT: Final = 10
-"""Answers that count as recent; the trend compares their median with that of as many before."""
+"""Answers that count as recent; the trend compares their median with the median of as many before."""
 LEAST: Final = 4
 """Answers needed on either side of a trend."""
 LATELY_S: Final = 60.0

@@ -28,12 +28,11 @@ from agent_magic.record.prices import of_batch
 from agent_magic.record.request import Message, Request, continued, going_on, read_blocks, rows_of, said, same_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from agent_magic.declare.content import Attachment
     from agent_magic.declare.flow import Flow, Left
     from agent_magic.declare.plan import Plan
-    from agent_magic.declare.resources import Held
     from agent_magic.declare.step import Step
     from agent_magic.engine.calls import Call, Result
     from agent_magic.engine.policy import Policy
@@ -222,6 +221,7 @@ class PlanRequests:
         self.tasks: dict[int, Wanted] = {}
         self.flow = None if plan.flow is None else PlanChoices(plan.flow, self._texts)
         self.asked_of: set[int] = set()
+        self.holds, self.saved = plan.holds, plan.saves
         for number in plan.special:
             one = plan.agents[number]
             if not one.is_task and (one.returns is not None or one.check is not None):
@@ -244,14 +244,6 @@ class PlanRequests:
         self._answered_by: dict[str, set[str]] = {}  # per model that was asked, others in whose name answers came
         uncapped = policy.budget_usd is policy.budget_tokens is policy.max_usd_per_min is None
         self._counting = None if uncapped else Counting()
-
-    @property
-    def holds(self) -> Mapping[int, tuple[Held, ...]]:
-        return self._plan.holds
-
-    @property
-    def saved(self) -> Container[int]:
-        return self._plan.saves
 
     @property
     def falls_back(self) -> bool:
@@ -512,7 +504,7 @@ class PlanRequests:
         self._returned[step] = (*self._returned.get(step, ()), *kept)
 
     def _worst(self, step: int, request: Request, counting: Counting) -> tuple[Worst, Worst | None]:
-        """Return a request's worst case, and for an uncounted one that of tokens of the longest length."""
+        """Return a request's worst case, and if it is uncounted, the worst case with the longest tokens."""
         by_batch = self._goes_by_batch(step)
         least, most = self._attached(request)
         size = len("".join(request.texts()).encode(errors="replace")) + OVERHEAD_TOKENS + most

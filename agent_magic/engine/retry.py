@@ -179,16 +179,14 @@ class Tries:
             self._free[agent] = self._free.get(agent, 0) + 1
         if self.left(agent, failure) <= 0:
             return failure.why
-        until_s = now + backoff_s(failure, self._made[agent], self._chance(agent))
+        made = self._made[agent]
+        chance = Random(None if self._seed is None else f"{self._seed} {agent} {made}")  # whatever else has failed
+        until_s = now + backoff_s(failure, made, chance)
         if deadline_s is not None and until_s >= deadline_s:
             return f"{failure.why} (the next try would come in {seconds(until_s - now)}, after the deadline)"
         self.until_s[agent] = until_s
         self._turned.discard(agent)
         return until_s
-
-    def _chance(self, agent: int) -> Random:
-        """Return the random source of this attempt's jitter, independent of other failures and their order."""
-        return Random(None if self._seed is None else f"{self._seed} {agent} {self._made[agent]}")
 
     def left(self, agent: int, failure: Failure) -> int:
         most = failure.attempts if agent in self._own else min(failure.attempts, self._most)

@@ -202,7 +202,11 @@ def seen_of(record: RunRecord) -> list[Seen]:
         result = record.results[number]
         if leader is not None and (result.is_shared or not result.attempts):  # alone it would have asked itself
             found[number] = found[leader]._replace(name=found[number].name)
-    wrote = {(one.model, one.context) for one in found if any(_wrote(step) for step in one.tries)}
+    wrote = {
+        (one.model, one.context)
+        for one in found
+        if any(step.usage and step.usage.cache_write_tokens for step in one.tries)
+    }
     found = [one._replace(warm=one.warm and (one.model, one.context) not in wrote) for one in found]
     counted = {(one.model, one.context): one.prefix for one in found if one.prefix_counted}
     return [
@@ -226,10 +230,6 @@ def seen_alone(record: RunRecord, seen: Sequence[Seen], alone: Mapping[int, Need
         )
         for number, one in enumerate(seen)
     ]
-
-
-def _wrote(step: Tried) -> bool:
-    return bool(step.usage and step.usage.cache_write_tokens)
 
 
 def rows_of(record: RunRecord) -> Iterator[Past]:

@@ -222,11 +222,12 @@ class Forecaster:
         setting, words, basis = self._setting(scenario, policy)
         played, record = self._play(setting, "likely")
         totals = summarize(record)
-        loads = self._loads(played) if setting.changed else {}
+        servers: Mapping[At, Fit] = self.evidence.servers if setting.changed else {}
+        loads = [servers[at].most for at, count in played.most.items() if at in servers and count > servers[at].most]
         if loads:
             basis = "assumed"
         if setting.changed:
-            words += server_words(self.evidence.servers, played.most)
+            words += server_words(servers, played.most)
         if later_s := first_wait_s(record):
             words.append(f"waits for the first reply; a later run of a session may be up to {seconds(later_s)} faster")
         limit = played.limited_by if setting.changed else limit_of_run(self.record)
@@ -249,7 +250,7 @@ class Forecaster:
             basis, "; ".join(filter(None, dict.fromkeys(words))), wall, cost, simulated=simulated, limited_by=limit
         )
         record.label_forecast(note)
-        found = Forecast(scenario, record, totals, note, min(loads.values(), default=None))
+        found = Forecast(scenario, record, totals, note, min(loads, default=None))
         by_slots = policy.schedule != "groups" and not policy.degrade  # these count them, used or not
         if by_slots and peak < policy.concurrency:  # no step ever waited for a slot, so more of them change nothing
             self._known[key] = peak, found
@@ -260,7 +261,9 @@ class Forecaster:
         ceilings, limit_words = ceilings_for(self.record, scenario.limits, self._pools(scenario))
         limited = frozenset(ceilings) if scenario.limits != {} else self._pools(scenario)  # no limits refuse nothing
         without, decided = scenario.dropped | frozenset(self._beyond(scenario)), self._decided(scenario)
-        by_batch = self._by_batch(policy).difference(without, decided.left)
+        batching = batching_of(self.record.plan, policy)
+        ahead = () if batching is None else batching.ahead(self.record.plan.dag.layer)
+        by_batch = frozenset(ahead).difference(without, decided.left)
         changes = scenario.models, scenario.efforts, without, limited
         changed = self._is_changed(scenario, policy)
         shared, caught = changed and self.evidence.is_shared, self.evidence.caught
@@ -322,14 +325,6 @@ class Forecaster:
             per_character = self.evidence.seen[one].per_character
             agents[one] = (work := agents[one]) and work.rewritten(change, per_character)
         return works._replace(agents=tuple(agents))
-
-    def _by_batch(self, policy: Policy) -> frozenset[int]:
-        batching = batching_of(self.record.plan, policy)
-        return frozenset(() if batching is None else batching.ahead(self.record.plan.dag.layer))
-
-    def _loads(self, played: Played) -> dict[At, int]:
-        known = self.evidence.servers
-        return {at: known[at].most for at, count in played.most.items() if at in known and count > known[at].most}
 
     def _open_s(self, setting: _Setting, played: Played) -> tuple[float, float]:
         concurrency = 1 if setting.policy.schedule == "sequential" else setting.policy.concurrency
@@ -413,7 +408,7 @@ class Forecaster:
             policy,
             works,
             requests,
-            price=self._pricing(scenario),
+            price=Pricing(scenario.prices or self.prices, self._costs, recorded=scenario.prices is None),
             timeouts_s=timeouts_s,
             cached_by=expected,
             pacer=pacer,
@@ -463,9 +458,6 @@ class Forecaster:
             asked = base if base.model == model else base._replace(model=model)
             found.append(asked._replace(effort=efforts[agent]) if agent in efforts else asked)
         return found
-
-    def _pricing(self, scenario: Scenario) -> Pricing:
-        return Pricing(scenario.prices or self.prices, self._costs, recorded=scenario.prices is None)
 
     def _dag(self, dropped: frozenset[int], cut: frozenset[tuple[int, int]]) -> Dag:
         dag = self.record.plan.dag

@@ -498,7 +498,8 @@ def play(  # noqa: PLR0913 - all that a run stands on
 ) -> Played:
     """Run the engine on modelled work in virtual time.
 
-    `works` are recorded times per agent, or with `servers` the needs of each request alone; `None` leaves an agent out.
+    `works` are recorded times per agent, or with `servers` the needs of each request alone; agents without any are
+    left out.
     """
     batching = batching_of(record.plan, policy)
     alone = held.union(() if batching is None else batching.steps)

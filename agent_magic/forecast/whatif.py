@@ -301,7 +301,7 @@ class Asked(NamedTuple):
 
 
 def scenarios_of(forecaster: Answering, given: Mapping[str, Any], policy: Policy | None = None) -> list[Asked]:
-    """Multiply arguments out: a list is several values, anything else is one, and `None` keeps the recorded one."""
+    """Multiply arguments out: a list is several values, anything else is one; as recorded if `None`."""
     for name in given:
         if name not in ARGUMENTS:
             hint = f"It takes {', '.join(ARGUMENTS)}.{did_you_mean(name, ARGUMENTS)}"
@@ -359,7 +359,7 @@ class _Reader:
         self._policies: dict[tuple[object, ...], Any] = {}
 
     def read(self, name: str, value: object) -> Any:
-        """Check one value; `None` keeps the recorded one."""
+        """Check one value; as recorded if `None`."""
         if value is None:
             return None
         readers: dict[str, Callable[[Any], Any]] = {

@@ -174,7 +174,7 @@ def is_rejected(result: AgentResult) -> bool:
 
 
 def rejected_again(plan: Plan, records: Sequence[RunRecord], client: Provider) -> list[str]:
-    """Return the agents whose newest request was rejected as invalid and would be sent unchanged."""
+    """Return the agents with a newest request that was rejected as invalid and would be sent unchanged."""
     # Another server may accept the request.
     wrong: dict[str, Request] = {}
     for name in plan.names:

@@ -2,7 +2,7 @@
 
 The place of a function decides its access and how it can be stopped:
 
-| where | for | what a timeout, or Stop, does |
+| where | for | a timeout, or Stop |
 | --- | --- | --- |
 | the loop | `async def` | cancels it |
 | a separate thread | `def` | ends the wait; the thread continues, since nothing can stop it |
@@ -69,7 +69,7 @@ async def run_function(
 ) -> Ran:
     """Call a user function and wait for it; an exception is returned as a result.
 
-    `main` calls it on the loop's thread, where nothing else runs meanwhile; `process` sends function, arguments and
+    `main` calls it on the loop's thread and blocks that; `process` sends function, arguments and
     result to another process, of the `remote` machine if any. `late` gets a result that arrives after the wait has
     ended.
     """

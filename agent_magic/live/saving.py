@@ -89,7 +89,7 @@ class Saved(NamedTuple):
 
 
 def write_answer(path: str, data: bytes, known: str | None, *, named: bool = True) -> Saved:
-    """Write an answer to its file, unless it is there, or the answer is old and a person has edited the file."""
+    """Write an answer to its file, unless it exists, or the answer is old and a person has edited the file."""
     if not named:
         _check_place(path, known)
     place = inside(path, Path.cwd(), AgentMagicError, "Name a file in it.")

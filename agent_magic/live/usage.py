@@ -52,8 +52,8 @@ def settled(answer: Answer, request: Request, stream: Stream, rule: TokenRule | 
 def partial_usage(stream: Stream, error: Exception | None, request: Request, rule: TokenRule | None) -> Usage | None:
     """Return the usage of an attempt without a complete response: zero, an estimate, or None if unknown.
 
-    A cut stream is billed for what it produced, but the count comes last. If a connection broke before the answer
-    began, or a gateway lost it, the model may have worked: nothing tells whether that is billed.
+    A cut stream is billed for its output, but the count comes last. If a connection broke before the answer
+    began, or a gateway lost it, the model may have worked: it is unknown if that is billed.
     """
     if stream.status_code is not None and stream.status_code >= HTTP_ERROR:
         return None if stream.status_code in PASSED_ON else NOTHING_USED

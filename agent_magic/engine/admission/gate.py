@@ -69,22 +69,18 @@ class Gate:
         self._need, self._pacer, self._budget = need, pacer, budget
         self._tickets: dict[int, Ticket] = {}
         self._began_s = 0.0
-        self._seat: Seat | None = None
+        self.seat: Seat | None = None
         self._count, self._close = count, close
         self._seated: set[int] = set()
         self._batched = batched
         self._ease, self._pressure = ease, pressure
 
     def begin(self, began_s: float, seat: Seat | None) -> None:
-        self._began_s, self._seat = began_s, seat
-
-    @property
-    def seat(self) -> Seat | None:
-        return self._seat
+        self._began_s, self.seat = began_s, seat
 
     def offer(self) -> None:
-        if self._seat is not None:
-            self._seat.offer()
+        if self.seat is not None:
+            self.seat.offer()
 
     def _line_of(self, agent: int) -> str:
         group = None if self._prefixes is None else self._prefixes.name(agent)
@@ -143,8 +139,8 @@ class Gate:
 
     def leave(self) -> None:
         self.forgo()
-        if self._seat is not None:
-            self._seat.leave()
+        if self.seat is not None:
+            self.seat.leave()
 
     def forgo(self) -> None:
         """Yield all turns with the pacer: the run is paused or over."""
@@ -164,7 +160,7 @@ class Gate:
             return stop
         if (stop := self._beyond_budget(need)) is not None:
             return stop
-        if self._seat is not None and agent not in self._seated and not self._seat.is_free():
+        if self.seat is not None and agent not in self._seated and not self.seat.is_free():
             return Hold("slot", FOREVER)
         return None
 
@@ -199,9 +195,9 @@ class Gate:
             if self._budget is not None:
                 self._budget.set_aside(agent, need.worst)
             return
-        if self._seat is not None and agent not in self._seated:
+        if self.seat is not None and agent not in self._seated:
             self._seated.add(agent)
-            self._seat.take()
+            self.seat.take()
         if self._budget is not None:
             self._budget.set_aside(agent, need.worst)
         if self._prefixes is not None:
@@ -285,8 +281,8 @@ class Gate:
 
     def _tell(self) -> None:
         """Wake the other runs of the session, which waited for this reply too."""
-        if self._seat is not None:
-            self._seat.news()
+        if self.seat is not None:
+            self.seat.news()
 
     def settle(
         self, agent: int, used: Usage, cost_usd: float | None, bad: Blame, now: float, *, is_final: bool
@@ -300,20 +296,16 @@ class Gate:
         if self._breakers is not None and agent not in self._batched:
             self._breakers.ended(agent, self._breaker_of(agent), bad=bad, usd=cost_usd, now=now)
         if self._budget is not None or self._prefixes is not None:
-            total = _total_tokens(used)
+            read_in, made = used.total_input_tokens, used.output_tokens
+            total = None if read_in is None or made is None else read_in + made
             if self._budget is not None:
                 self._budget.settle(agent, cost_usd, total if is_final else None)
             if self._prefixes is not None:
                 read = None if total == 0 else used.cache_read_tokens  # a refusal says nothing of the cache
                 self._prefixes.ended(agent, read, followed=agent in self._followers)
                 self._followers.discard(agent)
-        if self._seat is not None and agent in self._seated:
+        if self.seat is not None and agent in self._seated:
             self._seated.discard(agent)
-            self._seat.give()
+            self.seat.give()
         if was_quiet:
             self._tell()
-
-
-def _total_tokens(usage: Usage) -> int | None:
-    total = usage.total_input_tokens
-    return None if total is None or usage.output_tokens is None else total + usage.output_tokens

@@ -111,7 +111,7 @@ class Conductor:
         self._moved_for: dict[int, str] = {}  # why those ask another model that have not asked it yet
         self._running = 0
         self._open = count
-        self._over = self._paused = False
+        self._over = self.paused = False  # paused: nothing is started
         self._flow, self._fall_back, self.ends = flow, fall_back, Ends(done, left)
         self._identical, self._candidates = identical, candidates
         for place in candidates.places if candidates is not None else ():
@@ -135,10 +135,6 @@ class Conductor:
     @property
     def slots(self) -> int:
         return self._slots.width
-
-    @property
-    def paused(self) -> bool:
-        return self._paused
 
     def _line(self, agent: int) -> str:
         line = "task" if agent in self.tasks else self._room.line(agent) if self._room else ""
@@ -318,7 +314,7 @@ class Conductor:
             return ""
         if self._identical is not None and self._identical.waits(agent):
             return IDENTICAL
-        if self._paused:
+        if self.paused:
             return "paused"
         return self._queues.reason(agent)
 
@@ -359,13 +355,13 @@ class Conductor:
         return self._go_on(now)
 
     def pause(self, now: float) -> list[Decision]:
-        self._paused = True
+        self.paused = True
         self._queues.hold_others((), "paused", now)
         return self._go_on(now)
 
     def resume(self, now: float) -> list[Decision]:
-        if self._paused:
-            self._paused = False
+        if self.paused:
+            self.paused = False
             self._queues.hold_others((), "paused", now)
         return self._go_on(now)
 
@@ -407,7 +403,7 @@ class Conductor:
     def _go_on(self, now: float) -> list[Decision]:
         if self._candidates is not None:
             self._candidates.start_due(self, now)
-        if self._queues.waiting and not self._paused:
+        if self._queues.waiting and not self.paused:
             self._fill(now)
         if self._candidates is not None:
             self._candidates.sort(self)

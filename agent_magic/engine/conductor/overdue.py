@@ -108,17 +108,15 @@ class Overdue:
         """Return the overdue steps, each once, and when to ask again; steps that no longer wait are dropped."""
         found, next_s = list[int](), math.inf
         for (kind, when), waiting in self._waiting.items():
+            share = share_of(when)
             while waiting:
                 made_s, step = waiting[0]
                 if waits(step):
-                    due_s = made_s + self._after_s(kind, when, now)
+                    after_s = float(when) if share is None else self._latencies[kind].share_s(share, now)
+                    due_s = made_s + after_s
                     if due_s > now:
                         next_s = min(next_s, due_s)
                         break
                     found.append(step)
                 waiting.popleft()
         return found, next_s
-
-    def _after_s(self, kind: str, when: str | float, now: float) -> float:
-        share = share_of(when)
-        return float(when) if share is None else self._latencies[kind].share_s(share, now)

@@ -8,13 +8,13 @@ ask --- Hold(reason, until_s): ask again then, and whenever an answer came
       `------- refused(retry_after, limit, readings)     429
 ```
 
-**What the server does.** A rate limit is a token bucket: it refills at `limit / 60` a second, holds some unannounced
+**The server.** A rate limit is a token bucket: it refills at `limit / 60` a second, holds some unannounced
 capacity, and refuses requests it has no room for. Requests and uncached input are taken at admission. Output is taken
 as it is produced, `max_tokens` is not reserved, and a request is admitted while any is left. Models of one class share
 their buckets. A refusal takes nothing and says in whole seconds when to come back; earlier retries fail. A 529 says
 nothing of our own limits. (Source: the vendor's page on rate limits.)
 
-**What the pacer does.** One idea for each unknown:
+**The pacer.** One idea for each unknown:
 
 * *The level* (`bucket`). Dead reckoning: a request takes its share when it leaves, `remaining` of each response
   corrects the rest. The response may have been computed at any time between sending and hearing, so only what lies

@@ -44,7 +44,7 @@ class Pacer:
     """
 
     def __init__(self, limits: Mapping[str, Limits] | None = None, seed: int | None = None) -> None:
-        self._limits = dict(limits or {})
+        self.given = dict(limits or {})
         self._seed = seed
         self._classes: dict[str, ClassPacer] = {}
         self._shares: Mapping[str, Mapping[Dimension, Share]] = {}
@@ -146,15 +146,11 @@ class Pacer:
             found.recall(kept.ceilings, kept.sources, now)
             found.recall_learned(kept.learned, now, age_s)
 
-    @property
-    def given(self) -> dict[str, Limits]:
-        return self._limits
-
     def _class(self, name: str) -> ClassPacer:
         found = self._classes.get(name)
         if found is None:
             found = self._classes[name] = ClassPacer(
-                self._limits.get(name, NO_LIMITS), self._random, self._endpoint_of(name)
+                self.given.get(name, NO_LIMITS), self._random, self._endpoint_of(name)
             )
             found.set_shares(self._shares.get(name, {}), 0.0)
         return found

@@ -10,16 +10,15 @@ If requests are too large for a kernel's part of the server's bucket, the kernel
 has their whole part, the others nothing; two that saved up at the same time would cause each other's refusals. A turn
 ends when its kernel has nothing to send, or has taken more than a waiting one by the size of the largest request; the
 waiting kernel that has taken least comes next and starts from the level that is left. Turns are counted by use, so
-what is saved up is not lost to the next kernel. During turns each kernel looks twenty times a second.
+savings are not lost to the next kernel. During turns each kernel looks twenty times a second.
 
 A new kernel learns the limits from the rows, without a refusal.
 
-**Tried and lost** (all measured). Turns by the clock, four seconds each: what is saved up for a large request is lost
-(17 of 100 in place of 25). Two looks a second during turns: 0.8 of requests of 70 % of a bucket pass, a quarter
-refused. Two kernels that only read headers: 0.84 of an output limit with 18 % refused, and large requests beside small
-ones starve. A bucket of tokens that all take from: a write for each request, and large requests starve there too. A
-held kernel wants all at once: one that needs a fifth takes half whenever it is held, 0.93 of the limit used in place
-of 0.99.
+**Tried and lost** (all measured). Turns by the clock, four seconds each: savings for a large request are lost (17 of
+100 in place of 25). Two looks a second during turns: 0.8 of requests of 70 % of a bucket pass, a quarter refused. Two
+kernels that only read headers: 0.84 of an output limit with 18 % refused, and large requests beside small ones starve.
+A bucket of tokens that all take from: a write for each request, and large requests starve there too. A held kernel
+wants all at once: a kernel that needs a fifth takes half whenever it is held, 0.93 of the limit used in place of 0.99.
 """
 
 from __future__ import annotations
@@ -166,7 +165,7 @@ def _claim(demand: Demand, before: Claim, me: str, others: Mapping[str, Claim], 
 
 
 def _is_next(me: str, rows: Mapping[str, Claim], turn_s: float) -> bool:
-    """Return whether it is a kernel's turn: until it has taken its fill, then the one with the least use is next."""
+    """Return whether it is a kernel's turn: until it has taken its fill, then the kernel with the least use is next."""
     waiting = {name: one.place for name, one in rows.items() if one.waits}
     have = [name for name, one in rows.items() if one.part > IDLE]
     if have:

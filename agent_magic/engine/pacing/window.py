@@ -93,16 +93,12 @@ class Window:
         self.has_room = False
         self._strays = self._safe = 0.0  # refusals despite room, and requests
         self._excess = self._proved = 0.0
-        self._is_free = False
+        self.doubted = False  # True if refusals contradict the inferred limit
         self._is_measured = self._is_by_answers = False
 
     @property
     def by_chance(self) -> bool:
         return self._strays >= CONTRADICT
-
-    @property
-    def doubted(self) -> bool:
-        return self._is_free
 
     def hold(self, under_way: int, now: float) -> Hold | None:
         if self.quiet:
@@ -136,9 +132,9 @@ class Window:
         if held_s is None:
             return False
         self._tried_s += now - held_s
-        most = 2.0 if self._is_free else MOST_MORE
+        most = 2.0 if self.doubted else MOST_MORE
         self.rate = self._base * min(1 + self._more * (self._tried_s / self._keep_s) ** STEEP, most)
-        if self._is_free and self.rate >= most * self._base and self._let_in >= ENOUGH:
+        if self.doubted and self.rate >= most * self._base and self._let_in >= ENOUGH:
             self._base, self._tried_s, self._let_in = self.rate, 0.0, 0
         return True
 
@@ -154,7 +150,7 @@ class Window:
         self._excess = max(0.0, self._excess - TOLERATED * part)
         if part < RARE:
             self._strays = self._safe = 0.0
-            self._is_free = False
+            self.doubted = False
 
     def answered(self) -> None:
         self._answered += 1
@@ -227,7 +223,7 @@ class Window:
         was_chance = self.by_chance
         self._strays += 1
         if self.by_chance and not was_chance:
-            self._is_free, self._excess, self._safe, self._seen = True, 0.0, 0.0, 0
+            self.doubted, self._excess, self._safe, self._seen = True, 0.0, 0.0, 0
             self._keep_s, self._more, self._tried_s = HASTE_S, SPARE_S / HASTE_S, 0.0
             self._base = self.rate
 
@@ -274,7 +270,7 @@ class Window:
         self._begin(now, owed_s, wait_s)
 
     def _begin(self, now: float, owed_s: float, wait_s: float) -> None:
-        self._excess, self._is_free, self._limit_s = 0.0, False, now
+        self._excess, self.doubted, self._limit_s = 0.0, False, now
         self.rate, self._tried_s = self._base, 0.0
         self._level, self._level_s = 0.0, now
         self._then_s, self._paused_s, self._closed_s = now + owed_s, 0.0, wait_s

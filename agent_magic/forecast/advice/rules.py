@@ -43,7 +43,7 @@ from agent_magic.record.attempt import Facts
 from agent_magic.record.reasons import wording
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from agent_magic.forecast.advice.finding import Outlook
     from agent_magic.forecast.forecast import Forecast
@@ -114,7 +114,7 @@ def _to_find_out(outlook: Outlook, known: Finding, changed: Forecast, slots: int
 
 
 def _assumed(outlook: Outlook, known: Finding, changed: Forecast, why: str = "") -> Finding:
-    """Add the assumption to a finding whose forecast exceeds the load seen at its server."""
+    """Add the assumption to a finding if its forecast exceeds the load seen at its server."""
     if changed.most_seen is None:
         return known
     why = why or f"That is as if the server kept its speed: more than {changed.most_seen} at once was never seen."
@@ -171,18 +171,14 @@ def needless_edges(outlook: Outlook) -> Finding | None:
     without = {edge: outlook.ask(cut=frozenset({edge})) for edge in asked}
     best = min(without, key=lambda edge: without[edge].wall_s)
     parent, child = (record.results[one].name for one in best)
-    measured = f"Edges that only order, and carry no text: {len(edges)}. {_costs(outlook, without)}."
+    names, rows = plan.names, sorted(without.items(), key=lambda one: one[1].wall_s)
+    costs = [f"{names[one]} -> {names[other]} costs {seconds(outlook.saves_s(cut))}" for (one, other), cut in rows[:3]]
+    measured = f"Edges that only order, and carry no text: {len(edges)}. {', '.join(costs)}."
     advice = f"Let {child} go without waiting for {parent}, if order does not matter."
     change = advice if pays(outlook, without[best]) else ""
     source = f"{LAYERS}: minimize dependencies"
     told = found(outlook, "only necessary dependencies", measured, source, without[best], change)
     return told.at(f"{parent} -> {child}", f"{child} without --after {parent}", not_after(plan, parent, child))
-
-
-def _costs(outlook: Outlook, without: Mapping[tuple[int, int], Forecast]) -> str:
-    names, rows = outlook.record.plan.names, sorted(without.items(), key=lambda one: one[1].wall_s)
-    told = [f"{names[one]} -> {names[other]} costs {seconds(outlook.saves_s(cut))}" for (one, other), cut in rows[:3]]
-    return ", ".join(told)
 
 
 def strategy(outlook: Outlook) -> Finding | None:

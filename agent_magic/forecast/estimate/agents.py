@@ -159,7 +159,7 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
 
 
 class _Parent(NamedTuple):
-    """A parent whose answer, or `continued` conversation, an agent reads; `by` is the ratio of the models' tokens."""
+    """A parent with its answer, or `continued` conversation; `by` is the ratio of the models' tokens."""
 
     guess: Guess
     by: float

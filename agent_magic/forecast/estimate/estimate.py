@@ -92,7 +92,8 @@ def estimate(  # noqa: PLR0913 - the bases of an estimate, each with its name
     ends, played = drawn.ends, drawn.played
     words += server_words(servers.fits, played.most)
     guesses = _with_batches(plan, policy, drawn.guesses, batch_times_s)
-    totals, timeouts_s = [summarize(one) for one in ends], _timeouts_s(plan, policy, guesses)
+    totals, own_s = [summarize(one) for one in ends], timeouts_of(plan, policy)
+    timeouts_s = [math.inf if one.by_batch else timeout_s for one, timeout_s in zip(guesses, own_s, strict=True)]
     expected = tuple(_expect(plan, one, requests, guesses, drawn.cascades, ends, book) for one in range(len(plan)))
     expected = tuple(_with_sharers(expected, drawing.same))
     wall_s = _span([one.wall_s or 0.0 for one in totals])
@@ -114,7 +115,9 @@ def estimate(  # noqa: PLR0913 - the bases of an estimate, each with its name
         repeat=partial(Forecaster, ends[1], earlier.without_answers(), prices=book, batch_times_s=batch_times_s),
         batch_times_s=batch_times_s,
     )
-    return _within(found, policy, budget_usd, totals[1], timeouts_s)
+    budget_usd = policy.budget_usd if budget_usd is None else budget_usd
+    reaches = None if budget_usd is None else found.reach(budget_usd)
+    return replace(found, reaches=reaches, limited_by=_limited_by(found, reaches, policy, totals[1], timeouts_s))
 
 
 def _open_s(
@@ -133,22 +136,6 @@ def _open_s(
     ]
     concurrency = 1 if policy.schedule == "sequential" else policy.concurrency
     return servers.open_s(asked, plan.dag.parents, concurrency, played.most)
-
-
-def _within(
-    found: Estimate, policy: Policy, budget_usd: float | None, likely: Summary, timeouts_s: Sequence[float]
-) -> Estimate:
-    reaches = _reach(found, policy.budget_usd if budget_usd is None else budget_usd)
-    return replace(found, reaches=reaches, limited_by=_limited_by(found, reaches, policy, likely, timeouts_s))
-
-
-def _reach(found: Estimate, budget_usd: float | None) -> Reach | None:
-    return None if budget_usd is None else found.reach(budget_usd)
-
-
-def _timeouts_s(plan: Plan, policy: Policy, guesses: Sequence[Guess]) -> list[float]:
-    own_s = zip(guesses, timeouts_of(plan, policy), strict=True)
-    return [math.inf if guess.by_batch else timeout_s for guess, timeout_s in own_s]
 
 
 def _with_batches(plan: Plan, policy: Policy, guesses: Sequence[Guess], times_s: Sequence[float]) -> list[Guess]:
