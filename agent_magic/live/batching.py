@@ -35,7 +35,7 @@ from agent_magic.errors import (
     Unreadable,
     did_you_mean,
 )
-from agent_magic.live.usage import PASSED_ON
+from agent_magic.live.buying import PASSED_ON
 from agent_magic.providers.batches import no_batches
 from agent_magic.record.ledger.batches import name_of
 

@@ -12,7 +12,8 @@ The place of a function decides its access and how it can be stopped:
 
 In a browser, without threads and processes, a `def` runs on the loop. The threads are ours, not the loop's pool, which
 has six on a small machine and delays the end of the process: daemon threads, as many as needed, each reused for a
-while. Calls keep the caller's context, so that a kernel can attribute the output.
+while. Calls keep the caller's context, so that a kernel can attribute the output. What a function prints goes to its caller:
+meanwhile `sys.stdout` and `sys.stderr`, which all threads share, look up the owner in a context variable.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ import asyncio
 import os
 import queue
 import signal
+import sys
 import threading
 from contextlib import nullcontext, suppress
-from contextvars import copy_context
+from contextvars import ContextVar, Token, copy_context
 from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from types import CoroutineType
@@ -33,7 +35,6 @@ from agent_magic.declare.signature import is_async, name_of
 from agent_magic.declare.tool_result import ToolResult, error_text, result_text
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.errors import AgentMagicError, Unreachable
-from agent_magic.live.prints import Prints
 from agent_magic.live.saving import Saves
 from agent_magic.live.workers import Ran, Workers, called, check_sendable, failed, pack_call, pack_ran, unpack_ran
 from agent_magic.machine import in_browser, needs_processes
@@ -45,6 +46,95 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from agent_magic.providers.base import Remote
+
+
+MOST_CHARS = 200_000
+"""Characters kept of one call's prints: an endless loop would fill the record and the page."""
+_LOCK = threading.Lock()
+
+
+class Prints:
+    """Captures what this thread or task prints inside `with prints:`, and passes it to `tell` there."""
+
+    def __init__(self, tell: Callable[[str], object]) -> None:
+        self._tell: Callable[[str], object] | None = tell
+        self._left = MOST_CHARS
+        self._token: Token[Prints | None] | None = None
+        self._streams: tuple[_Asking, ...] = ()
+
+    def __enter__(self) -> None:
+        with _LOCK:
+            out, err = sys.stdout, sys.stderr
+            if type(out) is _Asking and type(err) is _Asking:  # another function runs
+                out.users += 1
+                err.users += 1
+                self._streams = (out, err)
+            else:
+                self._streams = tuple(_installed(one) for one in ("stdout", "stderr") if getattr(sys, one) is not None)
+        self._token = _WHOSE.set(self)
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            _WHOSE.reset(self._token)
+        with _LOCK:
+            for stream in self._streams:
+                stream.users -= 1
+                if not stream.users:
+                    stream.leave()
+
+    def write(self, text: str) -> None:
+        if self._tell is None or not text:
+            return
+        if len(text) > self._left:
+            text = f"{text[: self._left]}\n[more was printed; {MOST_CHARS:,} characters are kept]\n"
+            self._tell, tell = None, self._tell
+            tell(text)
+        else:
+            self._left -= len(text)
+            self._tell(text)
+
+    def close(self) -> None:
+        """Stop capturing: an abandoned function may go on printing."""
+        self._tell = None
+
+
+_WHOSE: ContextVar[Prints | None] = ContextVar("agent_magic_prints", default=None)
+
+
+class _Asking:
+    """Stands for `sys.stdout` or `sys.stderr` while functions run; `users` counts them."""
+
+    def __init__(self, name: str, stream: Any) -> None:
+        self._name, self._stream, self.users = name, stream, 0
+
+    def write(self, text: str) -> int:
+        whose = _WHOSE.get()
+        if whose is None:
+            return self._stream.write(text)
+        whose.write(text)
+        return len(text)
+
+    def writelines(self, lines: Any) -> None:
+        for line in lines:
+            self.write(line)
+
+    def leave(self) -> None:
+        """Restore the original, unless other code has replaced this stream."""
+        if getattr(sys, self._name) is self:
+            setattr(sys, self._name, self._stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _installed(name: str) -> _Asking:
+    stream = getattr(sys, name)
+    if not isinstance(stream, _Asking):
+        stream = _Asking(name, stream)
+        setattr(sys, name, stream)
+    stream.users += 1
+    return stream
+
 
 __all__ = ["Ran", "run_function", "tool_result"]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.context import SpawnProcess
 
-    from agent_magic.live.prints import Prints
+    from agent_magic.live.functions import Prints
     from agent_magic.record.events import Artifact
 
 
