@@ -37,11 +37,11 @@ reason in the same conversation. While a step calls a function (`Call`), it hold
 ## Modules
 
 * `candidates` decides which of several steps with one result counts: races, hedges, steps that begin early.
-* `conductor/` decides which step is next: ready steps, the longest remaining path first, slots, deadlines, retries.
+* `conductor/` decides which step is next: the longest remaining path first, slots, deadlines, retries.
 * `admission/` decides whether there is room: the pacer (`pacing/`), the budget, the breakers, the leaders of the prompt
-  cache, the key, the slots of the session. All are asked before any is reserved, the pacer last: its grants count.
-* `requests.py` writes the requests and bounds the usage of each.
-* `settlement.py` settles each request when it ends, `calls.py` has functions called between turns.
+  cache, the key, the slots of the session.
+* `requests.py` writes the requests and bounds the usage of each, `settlement.py` settles it, `calls.py` has functions
+  called between turns.
 * `run.py` brings them together and records the events.
 
 ## Laws

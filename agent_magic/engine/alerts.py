@@ -73,7 +73,6 @@ class Rule:
 
     @staticmethod
     def read(text: object) -> Rule:
-        """Parse a rule such as `p95 > 30`, or raise a `DeclarationError` that shows the form."""
         found = _RULE.fullmatch(text.replace("$", "")) if isinstance(text, str) else None
         if found is None:
             hint = "Write a number that must not be exceeded: 'p95 > 30', 'errors > 2%', 'queue > 500'."

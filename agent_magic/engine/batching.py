@@ -45,7 +45,6 @@ class Batching:
         return {one for one in self.steps if self._is_in_time(one, layers[one] * self._batch_s)}
 
     def failed(self, step: int) -> None:
-        """Ask live after a failed batch, if the policy says so."""
         if self._falls_back and step in self.now:
             self._live.add(step)
 

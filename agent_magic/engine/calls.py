@@ -161,7 +161,6 @@ class Calls:
         return [one.call for step in steps for one in self._waiting.get(step, {}).values() if not one.free]
 
     def agree(self, call: Call, wanted: Wanted) -> Call | None:
-        """Record the approval of a call in its current form; return `None` if it no longer waits."""
         asked = self._waiting.get(call.step, {}).get(call.number)
         if asked is None:
             return None

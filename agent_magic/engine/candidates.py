@@ -133,7 +133,6 @@ class Candidates:
             steps.make_ready(place, now)
 
     def set_alarm(self, steps: Steps, now: float) -> None:
-        """Set the alarm for the next overdue request."""
         _, at_s = self.overdue.take_due(now, lambda step: self._may_be_overdue(steps, step))
         if at_s != self._alarm_s:
             self._alarm_s = at_s
@@ -162,7 +161,6 @@ class Candidates:
             self._decide(steps, agent, now)
 
     def _begin(self, steps: Steps, agent: int, now: float) -> None:
-        """Start a step before its condition, unless most decided conditions of its declaration were false."""
         known = self._held.get(self._group[agent], {})
         if len(known) < LEAST_KNOWN or 2 * sum(known.values()) >= len(known):
             self._ahead.add(agent)
@@ -181,7 +179,6 @@ class Candidates:
     # which one is kept
 
     def decided(self, agent: int, left: Left | None) -> None:
-        """Record the decision about a condition."""
         if agent in self._group and (left is None or left.kind == CONDITION):
             self._held.setdefault(self._group[agent], {})[agent] = left is None
 
@@ -248,7 +245,6 @@ class Candidates:
         steps.give_back(agent)  # the steps that its condition waits for may need the same resources
 
     def won(self, steps: Steps, winner: int, now: float) -> None:
-        """Drop the steps that are not needed any more after the first answer of a race."""
         for race in self._races_of(steps, winner):
             self._won.add(race)
             for other in steps.dag.parents[race]:
@@ -258,7 +254,6 @@ class Candidates:
                     self._drop(steps, agent, Left("skipped", f"{self._names[winner]!r} answered first", BEATEN), now)
 
     def _races_of(self, steps: Steps, agent: int) -> list[int]:
-        """Return the race of an agent, as a list of at most one."""
         return [child for child in steps.dag.children[agent] if child in self.races]
 
     def _needless(self, steps: Steps, race: int) -> list[int]:
@@ -336,7 +331,6 @@ class Candidates:
         return answered
 
     def settled(self, steps: Steps, answered: Iterable[int], now: float) -> None:
-        """Drop what the recorded answers make needless."""
         for agent in answered:
             self.won(steps, agent, now)
         for place in sorted(self._idle):

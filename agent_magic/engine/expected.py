@@ -93,7 +93,6 @@ def expected_work_s(agents: Sequence[Step], models: Sequence[str], history: Hist
 def _answers_of(
     agents: Sequence[Step], models: Sequence[str], history: History, *, simulated: bool
 ) -> dict[_Key, list[Past]]:
-    """Return earlier answers by agent and model, or by group for agents without any."""
     found: dict[_Key, list[Past]] = {}
     for agent, model in zip(agents, models, strict=True):
         own, kin = (agent.name, "", model), ("", kin_of(agent.name), model)

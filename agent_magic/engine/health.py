@@ -122,7 +122,6 @@ class Watch:
         return len(self._refused_s)
 
     def failed_lately(self, now: float) -> tuple[int, int]:
-        """Return the failed requests of the last minute, refusals apart, and all that ended."""
         while self._ended and self._ended[0][0] < now - LATELY_S:
             self._ended.popleft()
         return sum(failed for _, failed in self._ended), len(self._ended)
@@ -174,7 +173,6 @@ def health_of(
 
 
 def record_health(record: RunRecord) -> Health:
-    """Return the health of a replayed run from its record alone, without limits."""
     watch = Watch()
     watch.read(record.events)
     now = record.events[-1].at_s if record.events else 0.0
@@ -182,7 +180,6 @@ def record_health(record: RunRecord) -> Health:
 
 
 def _names_of(limits: Sequence[LimitUse]) -> dict[LimitUse, str]:
-    """Return a name per limit: its kind, with the model class if there are several."""
     several = len({one.model_class for one in limits}) > 1
     return {one: f"{one.model_class} {one.kind}" if several else one.kind for one in limits}
 

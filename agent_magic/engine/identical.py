@@ -28,7 +28,6 @@ IDENTICAL: Final = "identical"
 def sharers_ahead(
     plan: Plan, requests: Sequence[Request], held: Sequence[object], *, identical: Equal = "once"
 ) -> list[int | None]:
-    """Return per step the first identical step, itself included; `None` if it shares nothing."""
     # Missing answers are left empty in prompts. Such prompts are equal only if the steps they wait for are
     # identical.
     found: list[int | None] = [None] * len(plan)
@@ -72,7 +71,6 @@ class Identical:
         return self._leaders.get(key)
 
     def left(self, step: int) -> None:
-        """Record that a step was admitted; it becomes the leader if there is none."""
         if step in self._keys:
             self._leaders.setdefault(self._keys[step], step)
 

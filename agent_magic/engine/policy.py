@@ -156,7 +156,6 @@ _values: Final[Callable[[Policy], tuple[Any, ...]]] = attrgetter(*Policy.__slots
 
 
 def as_policy(given: object, room: int | None = None) -> Policy:
-    """Return the given policy or the default, its concurrency capped by the `room` of the provider."""
     if given is None or isinstance(given, Policy):
         policy = given or Policy()
         return policy if room is None or room >= policy.concurrency else replace(policy, concurrency=room)

@@ -59,7 +59,6 @@ def model_of(agent: Step) -> str:
 
 
 def timeouts_of(plan: Plan, policy: Policy) -> list[float]:
-    """Return per step the seconds from its first request to its deadline; infinite for a task without its own."""
     found = [one.timeout_s or (math.inf if one.is_task else policy.timeout_s) for one in plan.firsts]
     return [*for_all(found, plan.dag.alike)]
 
@@ -134,7 +133,6 @@ def calls_in(answer: Answer) -> list[dict[str, Any]]:
 
 
 def _without(block: dict[str, Any], sha: str) -> dict[str, Any]:
-    """Return a result's block with a text in place of the picture or document with this sha256."""
     is_it = block.get("source", {}).get("data") == sha
     return {"type": "text", "text": LEFT_OUT} if is_it else block
 
@@ -490,7 +488,6 @@ class PlanRequests:
             self._so_far[step] = (*self._so_far[step], Message("user", json.dumps(results, ensure_ascii=True)))
 
     def _take_files(self, step: int, ended: Sequence[tuple[str, Result]], results: list[dict[str, Any]]) -> None:
-        """Append files returned by calls to the conversation, and tell the model what did not fit."""
         sent = [one.attachment for one in self._plan.prompt_of(step, self._texts).attachments]
         sent += self._returned.get(step, ())
         written = sum(len(one.content) for one in self._so_far[step]) + len(json.dumps(results))
@@ -576,7 +573,6 @@ class Counting:
         self._counted.pop(step, None)
 
     def bound(self, step: int, model: str, size: int) -> tuple[int, bool]:
-        """Return the maximum input tokens of a request, and True if its count was requested."""
         counted, excess = self._counted.get(step), self._excess[False].get(model, 0)
         self._expected[step] = model, size, counted
         if counted is None or excess:
@@ -584,7 +580,6 @@ class Counting:
         return counted + self._excess[True].get(model, 0), True
 
     def used(self, step: int, usage: Usage) -> None:
-        """Record the input tokens of a request; above the bound, later bounds are raised."""
         if step not in self._expected:
             return
         model, most, counted = self._expected.pop(step)

@@ -111,7 +111,6 @@ KEPT = "the text so far is kept"
 
 
 def judge(answer: Answer, turns: int, policy: Policy, most: int, *, is_last: bool = False) -> _Verdict:
-    """Return what follows a response; `is_last` if its request allowed no more tool calls."""
     if answer.stop_reason == PAUSED:
         return _paused(answer, turns, policy, most)
     if answer.stop_reason == TOOL_USE and is_last:
@@ -161,7 +160,6 @@ class Tries:
         return self._made[agent]
 
     def turned(self, agent: int) -> None:
-        """Record that the last attempt was a turn, which uses up no attempt."""
         self._free[agent] = self._free.get(agent, 0) + 1
         self._turned.add(agent)
         self.until_s.pop(agent, None)
@@ -174,7 +172,6 @@ class Tries:
         return agent in self._turned
 
     def next_s(self, agent: int, failure: Failure, now: float, deadline_s: float | None) -> float | str:
-        """Return when a failed agent may be retried, or the reason it may not."""
         if not failure.counts:
             self._free[agent] = self._free.get(agent, 0) + 1
         if self.left(agent, failure) <= 0:

@@ -192,7 +192,6 @@ class Engine:
         self.record.add(AgentEnded(0.0, step, "skipped", why, SKIPPED))
 
     def write(self, step: int) -> Request:
-        """Return the request of a step that was admitted; report a `DeclarationError` as its `ended`."""
         return self._requests.write(step)
 
     def waits_elsewhere(self, step: int, now: float) -> None:
@@ -200,7 +199,6 @@ class Engine:
         self._settlement.granted[step] = now, "ledger"
 
     def send(self, step: int, now: float, request: Request | None = None) -> Request:
-        """Record that a step's request is sent, and return it: `request` from `write`, or a new one."""
         request, gate = request or self._requests.write(step), self.admission
         granted_s, held_by = self._settlement.granted.pop(step)
         number = len(self.record.results[step].attempts) + 1
@@ -247,7 +245,6 @@ class Engine:
         return self._succeeded(step, answer, now) if not self._asked_of else self._passed_on(step, answer, now)
 
     def call_ended(self, call: Call, result: Result, now: float) -> list[Action]:
-        """Record the result of a call; after the last one of a turn, the step queues for its next request."""
         self.calls.ended(call)
         self._call_over(call, result, now)
         actions = self._after_call(call.step, result, now)
@@ -280,7 +277,6 @@ class Engine:
         return self._take(self.conductor.room_changed(now), now) if self.record.ended_s is None else []
 
     def close(self, now: float) -> None:
-        """End a run after its driver has stopped, with requests still open."""
         for step in list(self.aborting):
             for call in self.calls.running(step):
                 self.call_ended(call, CUT, now)
@@ -320,7 +316,6 @@ class Engine:
         return self._take(self.conductor.resume(now), now) if self.record.ended_s is None else []
 
     def held_by(self, step: int) -> str:
-        """Return the cause of a ready step's wait: `slot`, `requests`, `budget`, ..."""
         if step in self._to_agree:
             return "person"
         granted = self._settlement.granted.get(step)
@@ -375,7 +370,6 @@ class Engine:
         return self._passed_on(step, answer, now)
 
     def offer(self) -> None:
-        """Offer unused session slots to other runs, after the actions are done."""
         if self._slots is not None and self.admission is not None:
             self.admission.offer()
 

@@ -125,7 +125,6 @@ def calibration(*runs: Holder) -> pd.DataFrame:
 
 
 def _forecast_now(earlier: Iterable[RunRecord], record: RunRecord) -> Prediction | None:
-    """Forecast a run from the first earlier run that it repeats, using only that."""
     for base in earlier:
         scenario = _scenario_of(base, record)
         if scenario is not None and _is_of(base, scenario, record):
@@ -134,7 +133,6 @@ def _forecast_now(earlier: Iterable[RunRecord], record: RunRecord) -> Prediction
 
 
 def _scenario_of(base: RunRecord, record: RunRecord) -> Scenario | None:
-    """Return the what-if of `base` that leads to `record`; `None` if the agents differ."""
     if record.terms is None or base.terms is None or not set(record.plan.names) <= set(base.plan.names):
         return None
     number = base.plan.index

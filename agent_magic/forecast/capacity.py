@@ -192,7 +192,6 @@ def read_limits(limits: object) -> Limits:
 
 
 def check_numbers(given: Mapping[str, Any], *, optional: Mapping[str, Any] | None = None) -> None:
-    """Raise `AgentMagicError` for the first that is not a number >= 0; optional ones may be `None`."""
     said = {name: value for name, value in (optional or {}).items() if value is not None}
     for name, value in {**given, **said}.items():
         if not (is_number(value) and 0 <= value < MOST):

@@ -55,7 +55,6 @@ _SCHEDULES: Final[dict[str, Schedule]] = {"schedule": "sequential", "barrier": "
 
 
 def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
-    """Return the policy of a recorded run, and its inferred parts in words."""
     # A record without a readable policy still shows the concurrency, and waits for barriers and slots.
     if record.terms is not None:
         with suppress(DeclarationError):  # a file from a stranger may say anything
@@ -77,7 +76,6 @@ def policy_of(record: RunRecord) -> tuple[Policy, tuple[str, ...]]:
 def ceilings_for(
     record: RunRecord, asked: Mapping[str, Limits] | None, pools: Iterable[str]
 ) -> tuple[Ceilings, tuple[str, ...]]:
-    """Return the provider's limits in a forecast, and assumptions about them; without `asked` as recorded."""
     learned: Ceilings = record.terms.after if record.terms is not None else {}
     if asked is None:
         return {pool: learned[pool] for pool in pools if pool in learned}, _unknown(learned, pools)
@@ -186,7 +184,6 @@ class Seen(NamedTuple):
 
     @property
     def moved(self) -> bool:
-        """True if it asked several models, or another than its own."""
         return bool(self.tries) and bool(self.tries[-1].model)
 
 
@@ -233,7 +230,6 @@ def seen_alone(record: RunRecord, seen: Sequence[Seen], alone: Mapping[int, Need
 
 
 def rows_of(record: RunRecord) -> Iterator[Past]:
-    """Yield the complete answers of a run with seconds that count, replayed ones included."""
     simulated, told = record.simulated, Told(record)  # looks at every result
     for attempt in record.facts.timed:
         if (row := told.past(attempt, simulated=simulated)) is not None:
@@ -320,7 +316,6 @@ def _sent(record: RunRecord, number: int) -> tuple[str, tuple[Attachment, ...]]:
 
 
 def sent_ahead(plan: Plan, record: RunRecord, number: int) -> tuple[str, tuple[Attachment, ...]]:
-    """Return the text and attachments an agent that was never asked would send, as far as known."""
     parts = {name: plan[name].part for name in plan.inputs[number]}
     taken = [name for name, part in parts.items() if not (part and part.rounds and record[name].is_left_out)]
     answers = {name: plan.meaning_of(plan.index[name], record[name].text) for name in taken}

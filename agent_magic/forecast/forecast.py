@@ -123,9 +123,7 @@ class Answering(Protocol):
     def subject(self) -> str: ...
 
     @property
-    def record(self) -> RunRecord:
-        """The run; before there is one, the likely run."""
-        ...
+    def record(self) -> RunRecord: ...
 
     @property
     def totals(self) -> Summary: ...
@@ -338,7 +336,6 @@ class Forecaster:
     def _alone_wall_s(
         self, at: At, model: Server, parents: Sequence[Sequence[int]], concurrency: int, of: Server
     ) -> float:
-        """Return the seconds of the run's requests at one server under `model`, with their needs by model `of`."""
         key = at, model, id(parents), concurrency, of
         found = self._walls_s.get(key)
         if found is None:
@@ -525,7 +522,6 @@ def _point(value: float | None) -> Range | None:
 
 
 def first_wait_s(record: RunRecord) -> float:
-    """Return the upper bound on the first-reply wait, in seconds, that later runs of a session skip."""
     waits: dict[str, float] = {}
     for result in record.results:
         free_s = result.ready_s or 0.0

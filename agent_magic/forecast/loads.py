@@ -106,7 +106,6 @@ def _holding(limits: Limits, amount: float) -> Limits:
 
 
 def verdict_on(frame: pd.DataFrame, option: str) -> str:
-    """Return a sentence if no load delays a plan; else empty."""
     if len({*frame["wall_s"]}) > 1:
         return ""
     return f"no load holds this plan up: an account lets the first request pass. Declare more, or say {option}."

@@ -39,7 +39,6 @@ def one_by_one(record: RunRecord) -> OneByOne | None:
 
 
 def totals_of(record: RunRecord, now_s: float | None = None, *, most: int | None = None) -> Summary:
-    """Return the numbers of a run with its speedup, which only runs of at most `most` steps have."""
     found = summarize(record, now_s)
     if found.speedup is not None or (most is not None and len(record.plan) > most and record.sequential is None):
         return found

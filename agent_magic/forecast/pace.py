@@ -51,7 +51,6 @@ def tokens_factor(old: str, new: str) -> float:
 
 
 def timing_of(rows: Sequence[Past]) -> Timing | None:
-    """Return the speed of these answers, if they tell it."""
     streamed = [
         (row.ttft_s, row.output_tokens / (row.api_s - row.ttft_s))
         for row in rows
@@ -108,7 +107,6 @@ class Speeds:
         return timing, "assumed", words + times
 
     def change(self, old: str, new: str) -> tuple[float, float, Timing, Basis, str]:
-        """Return factors of a model change on first-token time and pace; and the new speed, basis and words."""
         before, after = self._known.get(old), self._known.get(new)
         if before is not None and after is not None:
             answers = "1 earlier answer" if after.answers == 1 else f"{after.answers} earlier answers"

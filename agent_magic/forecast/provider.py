@@ -49,7 +49,6 @@ class Outage(NamedTuple):
         return self.from_s <= now < self.until_s
 
     def cut_s(self, began_s: float) -> float:
-        """Return when a connection that began at a time breaks; infinite if it began after the outage."""
         return self.from_s if began_s < self.from_s else math.inf
 
 

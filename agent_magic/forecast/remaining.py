@@ -104,7 +104,6 @@ class _Refits:
         self._steps, self.stands_on = steps, stands_on
 
     def go_on(self, most_s: float) -> bool:
-        """Fit for some seconds; return True if nothing is left to do."""
         until_s = perf_counter() + most_s
         while self._steps is not None:
             try:
@@ -192,7 +191,6 @@ def _gone_s(record: RunRecord, result: AgentResult, servers: KnownServers, now_s
 
 
 def _own_seconds(record: RunRecord, servers: KnownServers) -> dict[tuple[str, str], list[float]]:
-    """Return the durations of complete answers of this run, by group and model; the group of all is empty."""
     found: dict[tuple[str, str], list[float]] = {}
     for agent, result in enumerate(record.results):
         if result.attempts and result.status == "succeeded" and result.source in MEASURED:

@@ -27,7 +27,6 @@ CROWDED: Final = 1.15
 def open_s(
     servers: Mapping[At, Fit], most: Mapping[At, int], wall_s: Callable[[At, Server, Server], float]
 ) -> tuple[float, float]:
-    """Return the seconds that plausible models of the servers may take off or add."""
     low = high = 0.0
     for at, known in servers.items():
         if at not in most:  # all goes by batch, or to another server
@@ -44,7 +43,6 @@ def open_s(
 
 
 def server_words(servers: Mapping[At, Fit], most: Mapping[At, int]) -> list[str]:
-    """Describe how servers behave under load, and whether the forecast exceeds the load seen."""
     known = {at: one for at, one in servers.items() if at in most}
     found = list(dict.fromkeys(words_of(one.likely) for one in known.values() if not one.likely.is_constant))
     for at, one in known.items():
@@ -78,7 +76,6 @@ class KnownServers:
 
     @classmethod
     def fitting(cls, runs: Sequence[SeenRun], class_of: Callable[[str], str]) -> Steps[KnownServers]:
-        """Fit the servers of runs, the oldest first, in steps; `class_of` returns the class of a model."""
         known = cls(runs, class_of)
         for at, some in known._seen.items():
             found = yield from fitting([one for _, one in some])
@@ -151,7 +148,6 @@ class KnownServers:
         return before * before_s / total_s, after * after_s / total_s
 
     def plausible(self, at: At, most: int) -> list[tuple[Server, Server]]:
-        """Return the plausible models of a server at a load, each with its model of the work."""
         known = self.fits[at]
         found = [(one, one) for one in known.open]
         if most > known.most:  # it may be that it does no more at once than it was seen to do

@@ -140,7 +140,6 @@ class _Flight(Flight):
         self.until_s = NEVER
 
     def completed(self, now: float) -> None:
-        """Record that it ended before the connection would have broken."""
         self.until_s, self.lost = now, None
 
     def share(self, now: float) -> float:
@@ -180,7 +179,6 @@ class ModelledService:
         self._max_attempts, self._by_batch = max_attempts, by_batch
 
     def _entry(self, step: int) -> str | None:
-        """Return an agent's cache entry; a model other than the first has none."""
         return None if self._scripts.has_moved(step) else self._entries[step]
 
     def delay_s(self, step: int) -> float:
@@ -436,7 +434,6 @@ class ModelledRequests(WithoutCalls):
         return Need(self.models[step], work.need, work.max_tokens, worst, free=free, shared_tokens=shared, least=least)
 
     def _worst(self, step: int, price: Pricing, size: int) -> Worst:
-        """Return the use of a request with a full answer, as a live run reserves it."""
         work = self._scripts.work(step)
         ttl = None if self.prefixes is None else self.prefixes.ttl(step)
         written = 0 if ttl is None else min(size, work.context_size)
@@ -578,7 +575,6 @@ class Scripts:
         return self.work(step).tries if stages is None else stages[self._stage[step]]
 
     def next(self, step: int) -> Try:
-        """Return the next attempt; the last one repeats for ever."""
         tries = self.tries(step)
         return tries[min(self._place[step], len(tries) - 1)]
 

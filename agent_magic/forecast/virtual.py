@@ -41,7 +41,6 @@ class Flight:
         self.needs = NO_NEEDS
 
     def completed(self, now: float) -> None:
-        """Record that the server has served it to its end."""
         self.until_s = now
 
 
@@ -57,9 +56,7 @@ class Service(Protocol[F]):
         """Seconds until an aborted request is over."""
         ...
 
-    def delay_s(self, step: int) -> float:
-        """Return how long the step's next request takes to be written."""
-        ...
+    def delay_s(self, step: int) -> float: ...
 
     def send(self, step: int, request: Request, now: float) -> F:
         """Take a request: return the flight with its start and end."""
@@ -73,9 +70,7 @@ class Service(Protocol[F]):
 
     def abort(self, flight: F, now: float) -> Outcome: ...
 
-    def call(self, call: Call) -> tuple[float, Result]:
-        """Call a function: return its seconds and its result."""
-        ...
+    def call(self, call: Call) -> tuple[float, Result]: ...
 
     def count(self, request: Request) -> int | None: ...
 
@@ -93,7 +88,6 @@ class VirtualClock:
         heapq.heappush(self._heap, (at_s, rank, self._serial, what, args))
 
     def step(self) -> bool:
-        """Process the next event; return False if there is none."""
         if not self._heap:
             return False
         self.now, _, _, what, args = heapq.heappop(self._heap)
@@ -190,7 +184,6 @@ class VirtualDriver(Generic[F]):
             self.do(self.engine.wake(self.now))
 
     def leave(self, step: int, serial: int) -> None:
-        """Send a request, unless it was aborted before."""
         if self._leaving.get(step) != serial:
             return
         del self._leaving[step]
@@ -266,5 +259,4 @@ class VirtualDriver(Generic[F]):
             self.do(self.engine.call_ended(call, result, self.now))
 
     def unsent(self, step: int) -> None:
-        """Report a request that was aborted before it was sent."""
         self.do(self.engine.ended(step, UNSENT, self.now))

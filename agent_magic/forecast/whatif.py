@@ -159,7 +159,6 @@ def whatif_rows(
 
 
 def forecast_one(forecaster: Answering, policy: Policy | None, changes: Mapping[str, Any]) -> Forecast:
-    """Forecast one combination; `changes` are applied on top of `policy`."""
     asked = scenarios_of(forecaster, changes, None if policy is None else as_policy(policy))
     if len(asked) > 1:
         raise DeclarationError("forecast takes one value of each argument.", hint="For several use whatif.")
@@ -232,7 +231,6 @@ def _models_text(forecaster: Answering, given: Any) -> Any:
 
 
 def _text(value: object) -> Any:
-    """Return a non-plain value as text, so that it can be read and compared."""
     if isinstance(value, Mapping):
         names: dict[str, list[str]] = {}
         for name, each in cast("Mapping[str, object]", value).items():
@@ -359,7 +357,6 @@ class _Reader:
         self._policies: dict[tuple[object, ...], Any] = {}
 
     def read(self, name: str, value: object) -> Any:
-        """Check one value; as recorded if `None`."""
         if value is None:
             return None
         readers: dict[str, Callable[[Any], Any]] = {
@@ -489,7 +486,6 @@ class _Reader:
         return {str(name): _outage(each) for name, each in found.items()}
 
     def _limits(self, value: object) -> dict[str, Limits]:
-        """Read limits: a number of requests per minute, `Limits`, fields of them, or either by model."""
         if value is False or (isinstance(value, str) and value in NO_LIMITS):
             return {}
         if isinstance(value, Mapping):

@@ -81,7 +81,6 @@ class Try(NamedTuple):
 
     @property
     def turned_away(self) -> bool:
-        """True if it fails before anything is counted or billed."""
         return self.failure is not None and self.input_tokens == 0
 
     @property
@@ -90,7 +89,6 @@ class Try(NamedTuple):
         return self.input_tokens != 0 and self.takes_s < NEVER and (self.failure is None or self.first_s is not None)
 
     def sent(self, batch_s: float | None) -> Try:
-        """Return the attempt as sent: in a batch of this many seconds, or live for `None`."""
         # Recorded usage and cost count if it is sent in the recorded way.
         if (batch_s is None) != (self.batch_s is None):
             self = self._replace(usage=None, price=None)  # noqa: PLW0642 - the same, with less known
@@ -243,7 +241,6 @@ class Evidence:
 
     @cached_property
     def servers(self) -> Mapping[At, Fit]:
-        """Fits of the run's servers, from it and other runs at the same endpoint."""
         if self._drawn_by is not None:
             return {at: one for at, one in self._drawn_by.items() if at in self._own}
         observed = {at: [] if self.is_forecast else [own] for at, (_, own) in self._own.items()}
@@ -276,7 +273,6 @@ class Evidence:
         return seen_alone(self.record, self.seen, self.alone({at: one.likely for at, one in self.servers.items()}))
 
     def alone(self, models: Mapping[At, Server]) -> dict[int, Needs]:
-        """Return the needs of each attempt alone, by its `id`, under models of its servers."""
         found: dict[int, Needs] = {}
         for at, (attempts, observed) in self._own.items():
             needs = observed.needs(models.get(at, CONSTANT))
@@ -284,7 +280,6 @@ class Evidence:
         return found
 
     def needs_of(self, at: At, model: Server) -> list[Needs]:
-        """Return the needs of each agent's requests at one server alone, by a model of it."""
         found = self._needs.get((at, model))
         if found is None:
             attempts, observed = self._own[at]
@@ -442,7 +437,6 @@ class _Modelling:
         return round(change)
 
     def _has_stand_in(self, step: int) -> bool:
-        """Return whether an earlier round's answer, assumed equally long, replaces a step's."""
         part = self.evidence.record.plan.agents[step].part
         if part is None or not part.rounds:
             return False

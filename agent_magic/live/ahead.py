@@ -124,7 +124,6 @@ def statuses(plan: Plan, record: RunRecord) -> dict[str, str]:
 def unbought(
     plan: Plan, endpoint: str, ledger: Ledger | None, earlier: Earlier | None, *, fresh: bool, timeout_s: float
 ) -> list[int]:
-    """Return the agents that will be asked: without a stored answer, or using an answer of such an agent."""
     known = AnswerCache(plan, endpoint, ledger, earlier, fresh=fresh)
     left_out = () if earlier is None else earlier.left_out
     texts: dict[str, Any] = {}
@@ -160,14 +159,12 @@ def unbought(
 def _going_on(
     plan: Plan, agent: int, request: Request, answers: Mapping[str, Any], said: Mapping[int, Request]
 ) -> Request:
-    """Return a request as the next message of the conversation it continues, if that is known."""
     name = plan.continued(agent, answers)
     before = None if name is None else said.get(plan.index[name])
     return request if before is None else going_on(request, before)
 
 
 def is_rejected(result: AgentResult) -> bool:
-    """Return whether the request of a failed agent was invalid, so that it would fail again."""
     if result.status != "failed" or result.kind != Rejected.__name__ or not result.attempts:
         return False
     return result.attempts[-1].status_code in WRONG_REQUEST
@@ -219,7 +216,6 @@ async def count(request: Request, client: Provider) -> tuple[int | None, str]:
 async def count_ahead(
     plan: Plan, client: Provider, ledger: Ledger | None = None, pilot: RunRecord | None = None
 ) -> tuple[list[int | None], str]:
-    """Ask the API for the input tokens of a plan; return which counts are estimated and why, too."""
     requests, held = foresee(plan, client, ledger, pilot)
     sent = [request for request, answer in zip(requests, held, strict=True) if answer is None]
     counts, trouble = await _count_all(sent, client)

@@ -46,7 +46,6 @@ class AnswerCache:
         self._edited = {agent for agent, _ in self._edits} - (frozenset() if earlier is None else earlier.again)
 
     def taken_over(self, agent: int, request: Request) -> Answer | None:
-        """Return the user's own answer, or the earlier run's if the agent's request is unchanged."""
         if request.goes_on or (self._earlier is None and not self._edited):
             return None
         taken = self._taken.setdefault(agent, {})  # by the model that is asked
@@ -61,7 +60,6 @@ class AnswerCache:
         return None if self._earlier is None else self._earlier.find(name, request)
 
     def adopt(self, agent: int, request: Request, answer: Answer) -> None:
-        """Record that an edited answer is used; another name of the notebook may have edited it."""
         place = self._plan.agents[agent].name, self.key(agent, request)[0]
         if self._ledger is not None and self._kept_edits.get(place) is answer:  # not one of an earlier run in memory
             self._ledger.edits.adopt(*place, answer)
@@ -82,7 +80,6 @@ class AnswerCache:
         return name in self._earlier.again or name in self._earlier.unfit
 
     def buys_anew(self, agent: int, request: Request) -> bool:
-        """Return whether the ledger's answer is not used: a new one is wanted, or it was invalid."""
         if self.is_fresh(agent):
             return True
         earlier = () if self._record is None or request.goes_on else self._record.results[agent].attempts

@@ -137,7 +137,6 @@ class Batcher:
         self._over: dict[int, _Over] = {}
 
     async def check(self) -> None:
-        """Check that the provider has batches, before anything is sent; raise `PlanError` or `CallError`."""
         try:
             await self._batches.recent(time.time() + SKEW_S)
         except Rejected as error:
@@ -256,7 +255,6 @@ class Batcher:
             _fail(batch.waiting.values(), error)
 
     async def _take_in(self, batch: _Watched, ended: Callable[[_Watched], Awaitable[BatchState | None]]) -> bool:
-        """Deliver the results of a batch once it has ended; return whether it was created."""
         while batch.id is not None or await self._find(batch):
             state = await ended(batch)
             if state is None:
@@ -270,7 +268,6 @@ class Batcher:
         return False
 
     async def take(self, kept: KeptBatch) -> Collected:
-        """Store the answers of a batch if it has ended, for any sender, without waiting."""
         batch = _Watched(kept.row, kept.id, kept.names, kept.planned_at, found=True)
         if kept.may_be_under_creation:
             return Collected(None, None, is_over=False)
@@ -317,7 +314,6 @@ class Batcher:
         return min(fits, key=lambda one: (one.ended_at is None, abs(one.created_at - batch.planned_at)), default=None)
 
     async def _until_ended(self, batch: _Watched) -> BatchState:
-        """Poll a batch until it has ended; raise `NotInBatch` if it is unknown, `Rejected` if asking is refused."""
         wait_s, unknown_s = FIRST_LOOK_S, 1.0
         if not batch.found:
             await self._pause(batch, batch.look_s or wait_s)
@@ -401,7 +397,6 @@ class Batcher:
 
 
 def _goes_on(batches: Collection[_Watched]) -> str:
-    """Tell which batches go on at the provider after a stop, and the command for them."""
     count = sum(len(one.names) for one in batches)
     requests = plural(count, "request")
     what = f"A batch of {requests} goes" if len(batches) == 1 else f"{len(batches)} batches of {requests} go"
@@ -468,7 +463,6 @@ def batcher_of(
     begin: Beside,
     left_s: Callable[[], float | None],
 ) -> Batcher:
-    """Return the batcher of a run; raise `PlanError` without batches, or without a ledger to find them again."""
     if provider.batches is None:
         raise no_batches(provider.endpoint)
     if ledger is None:
@@ -480,7 +474,6 @@ def batcher_of(
 
 
 async def collect_batches(provider: Provider, book: BatchBook, ids: Iterable[str]) -> list[Collected]:
-    """Store the answers of ended batches, oldest first; without `ids`, of this notebook's."""
     batches, open_, own = _open(provider, book)
     wanted = _named(ids, open_)
     chosen = own if wanted is None else [one for one in open_ if one.id in wanted]

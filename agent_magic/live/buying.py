@@ -53,7 +53,6 @@ LONGEST_TOKEN = 64
 
 
 def settled(answer: Answer, request: Request, stream: Stream, rule: TokenRule | None, most_searches: int) -> Answer:
-    """Return an answer with a credible usage: as reported, or else estimated."""
     # A server may count nothing although it wrote something, or more than was requested. Such a count is not final.
     usage, text = answer.usage, answer.text
     made, taken = usage.output_tokens, usage.total_input_tokens
@@ -193,7 +192,6 @@ class Buyer:
         self._late[step] = request, answer, worker
 
     def keep(self, step: int, stream: Stream, answer: Answer, now_s: float) -> Answer:
-        """Store the complete answer of a request that was stopped before its connection closed."""
         answer = self._settled(step, stream, answer)
         if self.journal is not None:
             self.journal.keep(step, len(self._record.results[step].attempts), answer, now_s)

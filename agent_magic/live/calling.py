@@ -77,7 +77,6 @@ class Caller:
         self.journal: Journal | None = None
 
     async def call(self, call: Call) -> Result:
-        """Call a function and return its result; a failure is a result."""
         try:
             return await self._call(call)
         except LedgerError as error:  # what cannot be written down is not done
@@ -107,7 +106,6 @@ class Caller:
         return await self._run_tool(call, tool, arguments, key) if kept is None else kept
 
     def _tell_repeat(self, key: CallKey) -> None:
-        """Report, once per tool, that a call with possible side effects is repeated."""
         made = None if self.journal is None or key.tool in self._repeated else self.journal.made_by(key)
         if made is not None:
             self._repeated.add(key.tool)
@@ -117,7 +115,6 @@ class Caller:
             )
 
     def _tell_cut(self, step: int, doubt: Doubt) -> None:
-        """Report, once per task or group, that an interrupted task runs again."""
         task = self._record.plan.agents[step]
         name = task.name if task.part is None else task.part.group
         if isinstance(task, Task) and name not in self._repeated:
@@ -259,7 +256,6 @@ class Caller:
     # the ledger's entry of a call
 
     def _task_key(self, task: Task, step: int, takes: Mapping[str, str]) -> CallKey | None:
-        """Return the key of a task for a later run; None if its inputs are unknown."""
         # The key is not its position: after an edit another row may be there. Equal tasks are numbered in
         # starting order.
         if task.race or not task.source_sha or (task.part is not None and task.part.asked):
@@ -353,13 +349,11 @@ def _text_of(name: str, value: Any) -> tuple[str, str]:
 
 
 def _code_of(function: object, sha: str) -> str:
-    """Return the identity of a function's behaviour: its source and the variables it reads."""
     found = variables_of(function) if sha else None
     return _digest([sha, *sorted(found.items())]) if found else sha
 
 
 def pure_key(name: str, sha: str, arguments: str | None) -> CallKey | None:
-    """Return the key of a pure function's result: code, arguments, versions."""
     if not sha or arguments is None:
         return None
     return CallKey(_digest([sha, arguments, platform.python_version(), version("pandas")]), name, pure=True)

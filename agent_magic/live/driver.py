@@ -180,7 +180,6 @@ class Driver:
         return self._monitor.snapshot(self.record, self.now())
 
     def now(self) -> float:
-        """Return the seconds since the run began, on the grid of `agent_magic.record.events`."""
         return self._after_s + round((self._clock() - self._began) * TICKS_PER_S) / TICKS_PER_S
 
     def buys(self) -> bool:
@@ -237,7 +236,6 @@ class Driver:
             await self._tasks.finish()
 
     def _close(self) -> None:
-        """Settle what no task can report any more, and end the record."""
         if self.loop is not None:
             forget(self.loop, self._arm)
         if self._alarm is not None:
@@ -437,7 +435,6 @@ class Driver:
     # an answer that comes when its attempt has failed, because its worker was given up
 
     def awaits(self, stream: Stream, request: Request) -> bool:
-        """Return whether a late answer is useful: its step asks for it again, or failed without it."""
         result = self.record.results[stream.agent]
         last = result.attempts[-1]
         return (

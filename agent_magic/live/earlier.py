@@ -92,7 +92,6 @@ class Earlier:
         )
 
     def returned(self, plan: Plan, number: int) -> tuple[Any] | None:
-        """Return a task's earlier result if the task and the variables it takes are unchanged."""
         # Inputs from other steps are assumed unchanged.
         task, then = plan.agents[number], self._record.plan
         if not isinstance(task, Task) or task.name in self.again or task.name not in then.index:
@@ -118,7 +117,6 @@ class Earlier:
 
 
 def _is_unfit(result: AgentResult, before: Step, now: Step) -> bool:
-    """Return whether an answer was invalid by a rule that still applies."""
     # If its check or condition itself failed (`its check raised ...`), that needs fixing, and the answer may be
     # right.
     check = "" if before.check is None else before.check.name
@@ -140,7 +138,6 @@ def _are_same(now: list[object], before: list[object]) -> bool:
 
 
 def _given(record: RunRecord, name: str, step: int) -> list[object]:
-    """Return the objects that a task takes under a name: one, or one per step of a group."""
     plan = record.plan
     found = plan.source_of(step, name)
     if found is None:

@@ -12,8 +12,8 @@ The place of a function decides its access and how it can be stopped:
 
 In a browser, without threads and processes, a `def` runs on the loop. The threads are ours, not the loop's pool, which
 has six on a small machine and delays the end of the process: daemon threads, as many as needed, each reused for a
-while. Calls keep the caller's context, so that a kernel can attribute the output. What a function prints goes to its caller:
-meanwhile `sys.stdout` and `sys.stderr`, which all threads share, look up the owner in a context variable.
+while. Calls keep the caller's context, so that a kernel can attribute the output. What a function prints goes to its
+caller: meanwhile `sys.stdout` and `sys.stderr`, which all threads share, look up the owner in a context variable.
 """
 
 from __future__ import annotations

@@ -69,7 +69,6 @@ class _Watch:
     is_open: bool = field(default=True, kw_only=True)
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
-        """Handle an interrupt, and pass it on to earlier work of the same cell."""
         if self.is_open:
             self.presses += 1
             # Unlike `call_soon`, this wakes a loop that waits on the network.
@@ -119,7 +118,6 @@ def _error_of(task: asyncio.Task[Any]) -> BaseException | None:
 
 
 def _interruption(text: str) -> KeyboardInterrupt:
-    """Return a `KeyboardInterrupt` that IPython shows without a loop's frames."""
     lines = f"KeyboardInterrupt: {text}".splitlines()[:SHOWN_LINES]
     error = KeyboardInterrupt(text)
     # On the instance: front ends know the error by the name of its class.

@@ -82,7 +82,6 @@ class AlertMonitor:
         return [] if self._watch is None else self._watch.open
 
     def check(self) -> OnAlert | None:
-        """Tell listeners of new alerts, and return the action these ask for, if any."""
         alerts, watch = self._alerts, self._watch
         if alerts is None or watch is None or not (began := watch.read(self._record.events)):
             return None
@@ -97,7 +96,6 @@ LOG = logging.getLogger("agent_magic")
 
 
 def tell(record: RunRecord, since: int) -> int:
-    """Log the events of a run from a number on; return the number for the next call."""
     events = record.events
     for event in events[since:]:
         if isinstance(event, RunEnded):

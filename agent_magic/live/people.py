@@ -70,7 +70,6 @@ NOTHING = "No question is open."
 
 
 async def ask(asker: Asker | None, plan: Plan, question: Question) -> Verdict:
-    """Ask a person; denied without one, too late, or with an invalid text."""
     if asker is None:
         return NOBODY
     limit = asyncio.timeout(question.seconds)

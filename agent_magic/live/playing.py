@@ -88,7 +88,6 @@ class Player:
         return []
 
     def stop(self, names: Iterable[str] | None = None) -> None:
-        """Stop playing and cancel the rest; single agents cannot be stopped."""
         if names is None:
             self._stopped = True
             self._nudge.set()
@@ -189,7 +188,6 @@ def _cut(now: float, agent: int, number: int, arriving: _Arriving | None) -> Att
 
 
 def lay(deck: Deck, plan: Plan, policy: Policy, start: Callable[[Match], Driver]) -> RunRecord | Player | Driver:
-    """Return the recorded run, its player, or the driver that buys the rest; raise `ReplayMiss` if that must not be."""
     match = deck.find(plan, timeout_s=policy.timeout_s)
     if match.missing and deck.fill:
         driver = start(match)

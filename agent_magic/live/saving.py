@@ -106,7 +106,6 @@ def write_answer(path: str, data: bytes, known: str | None, *, named: bool = Tru
 
 
 def _check_place(path: str, known: str | None) -> None:
-    """Raise `AgentMagicError` if an item names a hidden file, or code that is no earlier answer."""
     root = Path.cwd().resolve()
     place = inside(path, root, AgentMagicError, "Name a file in it.")
     hint = "Only a path without items may be that: write it into save, or another folder."

@@ -32,9 +32,7 @@ class Rows(Protocol):
 
     name: str
 
-    def look(self, decide: Callable[[Mapping[str, Any]], Any], *, beat: bool = True) -> bool:
-        """Read the others' rows and write ours, on any thread; return False if that is impossible now."""
-        ...
+    def look(self, decide: Callable[[Mapping[str, Any]], Any], *, beat: bool = True) -> bool: ...
 
     def peek(self) -> Mapping[str, Any]: ...
 
@@ -117,7 +115,6 @@ class Sharing:
         return self._rows.look(decide, beat=beat)
 
     def _keep(self) -> bool:
-        """Apply our share, also of limits only other kernels know; return whether it has changed."""
         now = self._clock()
         changed = self.pacer.set_shares(shares_of(self._told), now)
         self.pacer.recall(self._limits, {}, now)

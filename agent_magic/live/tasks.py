@@ -59,7 +59,6 @@ class Tasks:
         return False
 
     def begin(self, key: Key, work: Coroutine[Any, Any, None], name: str | None = None) -> None:
-        """Start the task of a key, unless the run is finishing."""
         # It has a name, since automatic numbering takes as long as starting it in the loop.
         if self._finishing:
             work.close()
@@ -78,7 +77,6 @@ class Tasks:
         over: Callable[[T], object],
         cut: Callable[[], object] | None = None,
     ) -> None:
-        """Start the task of a key, and report its result once the key is free."""
         self.begin(key, self._owned(key, work, over, cut))
 
     def beside(self, work: Callable[[], Awaitable[None]]) -> None:

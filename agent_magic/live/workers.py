@@ -86,7 +86,6 @@ class Worker:
         self.idle_s = 0.0
 
     def call(self, packed: bytes, tell: Callable[[str], object]) -> bytes:
-        """Make a call from `pack_call`, wait, and return the result for `unpack_ran`."""
         if self._pipe is None:
             self._start()
         pipe = cast("Connection", self._pipe)
@@ -186,7 +185,6 @@ def unpack_ran(packed: bytes) -> Ran:
 
 
 def pack_ran(ran: Ran, dumps: Callable[[Any], bytes] = _DUMPS) -> bytes:
-    """Serialize a result so that the other end can always read it."""
     try:
         packed = bytes(dumps(tuple(ran)))
         if ran.error is not None:

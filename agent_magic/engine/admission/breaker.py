@@ -125,7 +125,6 @@ class ErrorBreaker:
         return PATIENCE_S if self._reached else UNREACHED_S
 
     def _finds_nothing(self, now: float) -> bool:
-        """Return whether several requests over a few seconds found no connection, and none ever has."""
         return not self._reached and self._failed >= HANDFUL and now - (self._first_s or 0.0) >= UNREACHED_S
 
     def _open(self, now: float) -> None:
@@ -184,7 +183,6 @@ class BurnBreaker:
         self._aside[agent] = worst.usd or 0.0
 
     def ended(self, agent: int, usd: float | None, now: float) -> None:
-        """Record the cost of a request; unknown cost counts as its worst case."""
         aside = self._aside.pop(agent, None)
         if aside is not None:
             self._spent.append((now, aside if usd is None else usd))

@@ -95,7 +95,6 @@ class Gate:
         self._lines[agent] = self._line_of(agent)
 
     def line(self, agent: int) -> str:
-        """Return the agent's queue: its model's class, and its group, if it may wait for a leader."""
         return self._lines[agent]
 
     def enter(self, agent: int, now: float) -> Hold | Never | None:
@@ -143,7 +142,6 @@ class Gate:
             self.seat.leave()
 
     def forgo(self) -> None:
-        """Yield all turns with the pacer: the run is paused or over."""
         for line in list(self._turns):
             self._forgo(line)
 
@@ -175,7 +173,6 @@ class Gate:
         return None
 
     def _may_fit(self, worst: Worst, least: Worst) -> bool:
-        """Return whether the budget has no room for a request, but may have once its input is counted."""
         if self._breakers is not None and self._breakers.never(worst):
             return not self._breakers.never(least)
         return self._budget is not None and not self._budget.fits(worst) and self._budget.fits(least)
@@ -247,7 +244,6 @@ class Gate:
                 self._tell()
 
     def turned_back(self, agent: int) -> None:
-        """Record that a request was not sent, since its answer was available."""
         if agent in self._free:  # no step waited for it
             self._free.discard(agent)
         elif self._key is not None:

@@ -20,7 +20,6 @@ class Key:
         self._until_s: float | None = None
 
     def wait_until_s(self, now: float) -> float | None:
-        """Return until when others wait for the first request; `None` to send one."""
         return self._until_s if self._until_s is not None and now < self._until_s else None
 
     def left(self, now: float) -> None:

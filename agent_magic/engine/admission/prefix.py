@@ -85,7 +85,6 @@ class Prefixes:
         return Hold("leader", until) if now < until else None
 
     def left(self, agent: int, now: float) -> None:
-        """Record that the agent's request was sent: the first one leads."""
         group = self._groups[agent]
         if group is None:
             return
@@ -165,7 +164,6 @@ def shared_prefixes(
     work_s: Sequence[float] | None = None,
     without: Container[int] = (),
 ) -> Prefixes | None:
-    """Return the agents that share a context, except `without`, batched ones; `None` if none do or caching is off."""
     if policy.cache == "off" or not plan.has_contexts:
         return None
     contexts = [None if number in without else prefix_of(plan, number) for number in range(len(plan))]
@@ -181,7 +179,6 @@ def shared_prefixes(
 def with_lives(
     groups: Sequence[str | None], dag: Dag, policy: Policy, work_s: Sequence[float] | None
 ) -> tuple[list[str | None], dict[str, Ttl]]:
-    """Choose the lifetime of each group's cache, unless the policy does, and drop groups for which none pays."""
     names = {name for name in groups if name is not None}
     if policy.cache_ttl != "auto":
         return list(groups), dict.fromkeys(names, policy.cache_ttl)

@@ -44,9 +44,7 @@ class Need(NamedTuple):
 class Room(Protocol):
     """Admits agents."""
 
-    def line(self, agent: int) -> str:
-        """Return the name of the agent's queue: agents of one queue share limits."""
-        ...
+    def line(self, agent: int) -> str: ...
 
     def enter(self, agent: int, now: float) -> Hold | Never | None:
         """Reserve for the agent and return `None`, or return the hold."""

@@ -129,7 +129,6 @@ class Conductor:
 
     @property
     def slots_used(self) -> int:
-        """The larger number of requests and of tasks under way."""
         return max(self._running, self._tasks_running)
 
     @property
@@ -334,7 +333,6 @@ class Conductor:
         return self._go_on(now)
 
     def cancel(self, now: float, agents: Iterable[int] | None = None) -> list[Decision]:
-        """Stop these agents, or all; running ones are reported by `cancelled` later."""
         if agents is None:
             self.ends.cut = True
             self._cancel_all(now, "stopped")

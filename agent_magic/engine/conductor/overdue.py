@@ -62,7 +62,6 @@ class Latencies:
             self._ended += 1
 
     def share_s(self, share: float, now: float) -> float:
-        """Return the seconds within which this share of requests is answered; infinity if too little is known."""
         known_s, at = self._known_s.get(share, (math.inf, 0))
         if known_s == math.inf or (self._ended - at) * ANEW >= len(self._latest):
             known_s = self._product_limit(share, now)

@@ -27,7 +27,6 @@ NOTHING: Final[tuple[str, float, float]] = ("", 0.0, 0.0)
 
 
 def turns_of(dag: Dag, policy: Policy, work_s: Sequence[float] | None) -> tuple[Sequence[int], Sequence[int]]:
-    """Rank the agents by order of start; return rank by agent, and agent by rank."""
     if policy.schedule == "sequential":
         return places(dag.order), dag.order
     return dag.turns if work_s is None else _ranked(dag, policy, work_s)
@@ -114,7 +113,6 @@ class Queues:
         return None if best is None else self._by_turn[best]
 
     def leave(self, agent: int, since_s: float, now: float) -> str:
-        """Remove the first agent of its queue, and return the cause of its longest wait since a time."""
         self.waiting -= 1
         line = self._line_of[agent]
         waiting, reason = self._waiting[line], self._reasons[line]
@@ -133,7 +131,6 @@ class Queues:
                 self.join(held)
 
     def reopened(self, agent: int) -> None:
-        """Record that an agent will run again; waiting agents of later layers wait for it."""
         if self.barrier is None or not self.barrier.reopened(agent):
             return
         for waiting in self._waiting:
@@ -177,7 +174,6 @@ def _numbered(name: Callable[[int], str], count: int) -> tuple[dict[str, int], l
 
 
 def barrier_of(dag: Dag, policy: Policy) -> Barrier | None:
-    """Return the barrier of a schedule; groups are of as many agents as there are slots."""
     if policy.schedule == "layers":
         return Barrier(dag.layer)
     if policy.schedule == "groups":

@@ -33,7 +33,6 @@ class Alarms:
         heappush(self._heap, (at_s, number, agent))
 
     def set_lines(self, at_s: float) -> None:
-        """Set the time to try the queues again, unless an earlier one is set; an infinite hold waits for an answer."""
         if at_s < self._queues_s:
             self._queues_s = at_s
             self.set(at_s, LINES)

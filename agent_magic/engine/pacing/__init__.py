@@ -65,11 +65,9 @@ reading is believed over both.
 * *Taking the first refusal for a limit of requests at once*: learned 5 s sooner, 0.5 to 5 % more refused by rate
   limits. *Refusals a little below that number as evidence for it*: they lower the number and prove nothing.
 * *A pace that is halved by refusals*, beside the buckets: an inferred limit says the same, in requests per minute.
-* *Eight at once after the half second*: 7 of them refused under a limit of one a second, and one tells as much.
 * *Passing a large request before the bucket is full*: 4 % of those of 70 % of a bucket refused, 0.91 of the limit used
   in place of 0.94.
-* *Watching how much of each answer has arrived*: 0.91 in place of 0.87 of an output limit in one case, nothing
-  elsewhere, and forecasts could not repeat it.
+* *Watching how much of each answer has arrived*: better in one case, and forecasts could not repeat it.
 * *Bounds of the capacity from `reset`*, *dating each response*, *variances learned per request*, *shrinking the
   capacity* after large ones: no difference above the noise.
 """

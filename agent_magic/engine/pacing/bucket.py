@@ -67,7 +67,6 @@ class Bucket:
         return min(self._unbounded(now), self.room)
 
     def sure_level_at(self, now: float) -> float:
-        """Return the amount available now, less one standard deviation of the estimates of requests in flight."""
         return self.level_at(now) - math.sqrt(self._variance)
 
     def wait_s(self, amount: float, now: float) -> float:
@@ -105,7 +104,6 @@ class Bucket:
         return self.level - self._shift
 
     def settle(self, taken: float, used: float) -> None:
-        """Record a request's true use; 0 if it was refused."""
         if self._spread:
             self._variance = max(0.0, self._variance - (self._spread * taken) ** 2)
         self.level += taken - used
@@ -207,7 +205,6 @@ class Bucket:
             self.level, self._at_s = self.room, now
 
     def recall_level(self, level: float, margin: float, external_rate: float, now: float, age_s: float = 0.0) -> None:
-        """Start from an earlier level of a known limit, `age_s` seconds old; the first reading replaces an old one."""
         # Level and external rate fade: after a minute the bucket is full, and other clients may be gone.
         if self.rate:
             self.margin, self._seen = margin, not age_s
@@ -215,7 +212,6 @@ class Bucket:
             self.level = min(level + self.rate * age_s, self.room) if age_s < FADE_S else self.room
 
     def take_largest(self) -> float:
-        """Return the largest amount that waits, or was asked for since the last call."""
         found, self._largest = max(self._largest, self._saving), 0.0
         return found
 

@@ -222,7 +222,6 @@ class ClassPacer:
             self.requests.impose(60 * window.rate, now, doubted=window.doubted)
 
     def forgo(self, queue: int) -> None:
-        """Let others pass a waiting queue that is now held for another reason."""
         self._turns.pop(queue, None)
 
     @property
@@ -261,7 +260,6 @@ class ClassPacer:
     def refused(
         self, ticket: Ticket, retry_after_s: float | None, limit: str | None, readings: Readings, now: float
     ) -> None:
-        """Record a 429: the request used nothing, and nothing is sent for a while."""
         if not ticket.open:
             return
         self._end(ticket, None, now)
@@ -433,7 +431,6 @@ class ClassPacer:
             bucket.recall_level(level, margin, external_rate, now, age_s)
 
     def _wait_s(self, taken: float, now: float) -> tuple[float, Reason | None]:
-        """Return the seconds that a request has to wait, and for which limit; `None` for the spacing."""
         longest_s, why = max(0.0, self._next_s - now), None
         for name, bucket, per_request, per_token in self._known:
             wait_s = bucket.wait_s(per_request + per_token * taken, now)
@@ -494,7 +491,6 @@ class ClassPacer:
             self._window.quiet = False
 
     def _heed(self) -> None:
-        """Note which limits are known; once one is, no queue waits for a first reply."""
         if len(self._known) + 1 < len(self.shares):
             self._known = [each for each in self.shares if each[1].rate and each[0] != "output"]
         if self._known or self.output.bucket.rate:

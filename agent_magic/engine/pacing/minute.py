@@ -94,7 +94,6 @@ class Minute:
             self._end(self._shut_s, sent_s)
 
     def refused(self, sent_s: float, now: float, *, first: bool, alone: bool) -> bool:
-        """Return whether a refusal is of this limit; `alone` is False if another limit is known."""
         if sent_s in self._sent:
             self._sent.remove(sent_s)
         if not first:

@@ -74,11 +74,9 @@ class Pacer:
         ticket.pool.heard(ticket, readings, now)
 
     def finished(self, ticket: Ticket, input_tokens: int | None, output_tokens: int | None, now: float) -> None:
-        """Record the end of a request, other than by a 429; input includes `cache_creation_input_tokens`."""
         ticket.pool.finished(ticket, input_tokens, output_tokens, now)
 
-    def blamed(self, ticket: Ticket, bad: Blame, now: float) -> None:
-        """Record an endpoint's health at the end of a request; with a single endpoint the run's breakers do."""
+    def blamed(self, ticket: Ticket, bad: Blame, now: float) -> None: ...
 
     def refused(
         self,

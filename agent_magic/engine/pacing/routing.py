@@ -57,7 +57,6 @@ class Endpoints:
         return [name for name in self.weights if name not in self.left_out]
 
     def having(self, limit_class: str) -> list[str]:
-        """Return the endpoints that may have a model of a class: all if none is known to have it."""
         return [name for name in self.inside if not self._lacks(name, limit_class)] or self.inside
 
     def leave_out(self, name: str, why: str) -> bool:
@@ -115,7 +114,6 @@ class Router(Pacer):
         self._breakers[ticket.pool.endpoint].ended(id(ticket), bad=bad, now=now)
 
     def ceilings(self) -> Ceilings:
-        """Return the sum of all endpoints' limits by model class, which a forecast uses as one endpoint's."""
         found: Ceilings = {}
         for name, limits in super().ceilings().items():
             sums = found.setdefault(name.partition("/")[2], {})

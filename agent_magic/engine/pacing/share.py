@@ -191,7 +191,6 @@ def beat_s(told: Claims) -> float:
 
 
 def is_news(told: Claims, before: Claims) -> bool:
-    """Return whether others must know before the next look: a turn or a wait has changed."""
     return told.keys() != before.keys() or any(
         (one.part, one.waits) != (old.part, old.waits)
         for name, each in told.items()

@@ -219,7 +219,6 @@ class Window:
         return self._is_measured and not self.by_chance and passed < SHORT * flows_in
 
     def _count_stray(self) -> None:
-        """Count an unexplained refusal; the first that is by chance frees the other requests."""
         was_chance = self.by_chance
         self._strays += 1
         if self.by_chance and not was_chance:

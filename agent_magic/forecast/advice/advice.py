@@ -163,7 +163,6 @@ def advise(outlook: Outlook, wall_s: float | None, cost_usd: float | None, *, by
 
 
 def lint(estimate: Estimate, cells: Sequence[str] = (), prices: Prices | None = None) -> Advice:
-    """Apply the rules to a plan that has not run, by its estimate."""
     outlook = Outlook(estimate.repeat(prices=prices))
     told = [found for rule in OF_PLANS if (found := rule(outlook)) is not None]
     told += [found] if (found := awaits_in_loops(cells)) is not None else []
@@ -188,7 +187,6 @@ def _from_estimate(one: Finding, estimate: Estimate, cost_usd: float | None) -> 
 
 
 def several_or_one(estimate: Estimate, prices: Prices | None = None) -> str:
-    """Return the paragraph on whether several agents are worth it; empty if nothing is known."""
     found = worth_it(Outlook(estimate.repeat(prices=prices)))
     return "" if found is None else found.measured
 

@@ -128,7 +128,6 @@ def _as_context(outlook: Outlook, numbers: Sequence[int], shared: Rewritten, mea
 
 
 def _shared_value(plan: Plan) -> tuple[str, str, list[int]] | None:
-    """Return text, name and agents of the value that costs most repeated text; `None` if none is long."""
     # Agents that have a context are left out: they can have no other.
     best: tuple[int, str, str, list[int]] | None = None
     for name, value in plan.values.items():
@@ -150,7 +149,6 @@ def _shared_value(plan: Plan) -> tuple[str, str, list[int]] | None:
 
 
 def _common_prefix(outlook: Outlook) -> tuple[int, Sequence[int]]:
-    """Return the length of the longest common prefix of one model's prompts, and its agents."""
     prompts: dict[str, list[tuple[str, int]]] = {}
     for number, one in enumerate(outlook.record.results):
         if one.attempts and outlook.record.plan.agents[number].context is None:
@@ -312,7 +310,6 @@ def high_effort(outlook: Outlook) -> Finding | None:
 
 
 def _thought(seen: Seen) -> int:
-    """Return the hidden output tokens of an answer, if they are most of it; else 0."""
     if seen.is_task or not seen.answered or seen.effort not in EFFORTS[1:] or _calls(seen):
         return 0
     output = seen.output_tokens or 0

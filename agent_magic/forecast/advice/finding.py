@@ -148,13 +148,11 @@ def pays(outlook: Outlook, changed: Forecast) -> bool:
 
 
 def cheapens(outlook: Outlook, saves_usd: float | None) -> bool:
-    """Return whether the saved dollars are a relevant share of the run's; False for an unknown price."""
     total = outlook.as_it_was.cost_usd
     return saves_usd is not None and total is not None and saves_usd > WORTH * total
 
 
 def fold(value: float) -> str:
-    """Return a factor in words: `2.3 times `, empty for 1."""
     number = times(value).removesuffix("x")
     return "" if float(number.replace(",", "")) == 1.0 else f"{number} times "
 
@@ -215,7 +213,6 @@ class Outlook:
 
     @cached_property
     def enough_slots(self) -> int:
-        """The smallest concurrency about as good as a slot for every agent."""
         most, best_s = max(1, len(self.record.plan)), NEAR * self.unlimited.wall_s
         # Fewer cannot do all the work in that time.
         least = min(most, max(1, int(sum(works(self.record)) / best_s))) if best_s else 1

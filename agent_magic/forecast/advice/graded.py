@@ -50,7 +50,6 @@ class Graded(NamedTuple):
 
 
 def latest(outlook: Outlook) -> Iterator[tuple[Trial, tuple[str, ...]]]:
-    """Yield the last trial of each target, with its agents in the run."""
     plan = outlook.record.plan
     for trial in {one.target: one for one in outlook.trials if one.chosen is not None}.values():
         name = trial.target.partition(".")[0]
@@ -61,7 +60,6 @@ def latest(outlook: Outlook) -> Iterator[tuple[Trial, tuple[str, ...]]]:
 def of_setting(
     outlook: Outlook, trial: Trial, names: tuple[str, ...], model: str | None, effort: str | None
 ) -> int | None:
-    """Return the place of a setting in a trial, omitted values as recorded; `None` if it was not tried."""
     own_model, own_effort = _recorded(outlook, names)
     wanted = model or own_model, effort or own_effort
     for place, one in enumerate(trial.settings):
@@ -88,7 +86,6 @@ def verdict_on(
 
 
 def how_sure(graded: Graded) -> str:
-    """Return a trial's result in words, and the number of answers that would decide an open one."""
     said = graded.words if graded.verdict == "unknown" else f"{graded.words}, {SAYS[graded.verdict]}"
     more = graded.trial.more_words(graded.place)
     return f"{said}: {more}" if more else said

@@ -88,7 +88,6 @@ def wanted_texts(outlook: Outlook) -> Finding | None:
 
 
 def not_after(plan: Plan, parent: str, child: str) -> dict[str, dict[str, Any]]:
-    """Return options that remove a parent of a step; empty for a step of a group."""
     # Steps of a group share one declaration, which would change for all of them.
     one = plan[parent].part
     names = {parent, *(() if one is None else (one.group,))}
@@ -211,7 +210,6 @@ def written_twice(outlook: Outlook) -> Finding | None:
 
 
 def awaits_in_loops(cells: Sequence[str]) -> Finding | None:
-    """Find loops in cells that await one run after another; one plan would run them at once."""
     lines: list[str] = []
     for number, text in enumerate(cells):
         with warnings.catch_warnings():

@@ -192,7 +192,6 @@ def _begun(
     sizes: Sequence[_Size],
     least: int,
 ) -> Span:
-    """Return an agent's input found in the cache: the last request of the conversation it continues."""
     # Another model finds nothing. An answer of the ledger may be older than the cache: only the low end reads it.
     ends = [0.0, 0.0, 0.0]
     for one, at in _read_by(plan, agent, left):
@@ -206,7 +205,6 @@ def _begun(
 
 
 def _read_by(plan: Plan, agent: int, left: Sequence[Container[int]]) -> list[tuple[int, tuple[bool, ...]]]:
-    """Return the parents an agent reads, and at which ends; for a loop, the last needed round."""
     parents = [plan.index[name] for name in plan.inputs[agent]]
     parts = {one: plan.agents[one].part for one in parents}
     last: list[dict[str, int]] = [{} for _ in left]
@@ -512,7 +510,6 @@ ASSUMED: Final = "a batch assumed to take an hour, a quarter at least and a day 
 
 
 def batch_span(times_s: Sequence[float]) -> tuple[Span, str]:
-    """Return the seconds of a batch, and their basis in words: an assumed hour with fewer than five earlier batches."""
     if len(times_s) >= ENOUGH:
         return Span.of(times_s), f"seconds of {len(times_s)} earlier batches"
     return Span(BATCH_S / 4, BATCH_S, BATCH_MOST_S), ASSUMED

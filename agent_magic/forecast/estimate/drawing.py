@@ -387,7 +387,6 @@ def _escalating_as(guess: Guess, first: str, answered: Mapping[str, int]) -> Gue
 
 
 def _is_likely(plan: Plan, agent: int, share: float) -> bool:
-    """Return whether an agent is among those that escalate, spread evenly over its group."""
     part = plan.agents[agent].part
     number = 0 if part is None else part.number
     return share > 0.5 if part is None else floor((number + 1) * share) > floor(number * share)

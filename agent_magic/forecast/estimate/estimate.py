@@ -212,7 +212,6 @@ def _expect(
 
 
 def _with_sharers(expected: Sequence[Expected], same: Sequence[int | None]) -> Iterator[Expected]:
-    """Yield the expectations of agents, with identical ones sharing the cost of the first."""
     costs: dict[int, list[Span | None]] = {}
     for one, first in zip(expected, same, strict=True):
         if first is not None:
@@ -292,7 +291,6 @@ def _work_notes(plan: Plan) -> Iterator[str]:
 
 
 def _earlier(history: History, pilot: RunRecord | None, servers: KnownServers, *, simulated: bool) -> History:
-    """Return the earlier answers that count, simulated or real, and a pilot's, with their seconds alone."""
     rows = with_pilot([row for row in (*history, *history.shared) if row.simulated == simulated], pilot)
     return History(servers.rows(rows), time_factor=history.time_factor, origin=history.origin)
 

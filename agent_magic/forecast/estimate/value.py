@@ -349,7 +349,6 @@ class Ahead:
         return self._declared.endpoints
 
     def forecast(self, scenario: Scenario, *, ranges: bool = True) -> Forecast:
-        """Answer one what-if; without changes, the answer is the estimate."""
         scenario = replace(scenario, policy=scenario.policy or self.policy)
         if scenario == Scenario(self.policy):
             return self._itself
@@ -367,7 +366,6 @@ class Ahead:
         return Forecast(Scenario(self.policy), estimate.likely, totals, note)
 
     def _forecaster(self, scenario: Scenario) -> Forecaster:
-        """Return the forecaster of a scenario; scenarios with the same requests and answers share drawn runs."""
         drawing, flow = self._drawing, self._drawing.plan.flow
         beyond = {} if flow is None else flow.at_most(scenario.rounds, scenario.most)
         changed = {*scenario.models, *scenario.efforts, *scenario.sent}

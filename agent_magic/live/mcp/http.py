@@ -95,7 +95,6 @@ class Http:
                 yield both
 
     def refusal(self, error: BaseException) -> str:
-        """Return why no session was opened, and what to check."""
         from mcp import MCPError
 
         if isinstance(error, TimeoutError):
@@ -203,7 +202,6 @@ async def _whole(request: Request, response: Response) -> Response:
 
 
 def _refused(request: Request, status: int, body: bytes) -> Response:
-    """Return the answer for an error response: the protocol's own error, if the body is one."""
     message = _message_in(body)
     is_unknown = status == HTTPStatus.NOT_FOUND or (
         status == BAD and "session" in body.decode("utf-8", "replace").lower()
@@ -238,7 +236,6 @@ def code_of(error: BaseException) -> int:
 
 
 def was_not_received(error: BaseException) -> bool:
-    """Return whether the server has done nothing, so that the request may be sent again."""
     return code_of(error) in {UNSENT, LOST}
 
 

@@ -88,7 +88,6 @@ class Process:
 
 
 def _guarded(command: Sequence[str]) -> tuple[str, ...]:
-    """Return a command that ends with this process; raise `FileNotFoundError` if there is no such program."""
     if os.name == "nt":
         return tuple(command)
     if shutil.which(command[0]) is None and not os.path.lexists(command[0]):

@@ -359,7 +359,6 @@ class McpServer:
                 raise McpError(f"it lists more than {MOST_LISTED:,} {key}")
 
     def _tool(self, told: Mapping[str, Any]) -> Tool:
-        """Return a tool as the server describes it: a read-only one is `safe` to call again."""
         there = str(told["name"])
         hints: Mapping[str, Any] = told.get("annotations") or {}
 
@@ -376,7 +375,6 @@ class McpServer:
         )
 
     async def _asked(self, send: _Send) -> dict[str, Any]:
-        """Send a request and return the answer; send it again, once, if the server cannot have received it."""
         session = self._current
         if session is None or session.session is None:
             session = await self._reopened(session)
