@@ -7,7 +7,7 @@ from agent_magic.engine.admission.pool import Pool, Seat
 
 def fill(seat: Seat) -> bool:
     """Take all that there is, as far as the run itself goes."""
-    while seat.taken < seat.most and seat.is_free():
+    while seat.taken < seat.most and seat.pool.has_room(seat):
         seat.take()
     return True
 
@@ -16,7 +16,7 @@ def joined(pool: Pool, most: int) -> Seat:
     """Begin a run that always wants all that it may have."""
     seat = pool.join(most, lambda: fill(seat))
     fill(seat)
-    seat.offer()
+    seat.pool.offer()
     return seat
 
 
@@ -24,7 +24,7 @@ def give(seat: Seat) -> None:
     """Give one back, and take one again if it is this run's turn."""
     seat.give()
     fill(seat)
-    seat.offer()
+    seat.pool.offer()
 
 
 def taken(*seats: Seat) -> list[int]:
@@ -61,7 +61,7 @@ def test_no_slot_is_idle_while_somebody_waits():
     second.wake = lambda: True
     while second.taken:
         second.give()
-        second.offer()
+        second.pool.offer()
     assert [3, 0] == taken(first, second)
 
 
@@ -94,10 +94,10 @@ def test_a_run_on_another_loop_keeps_its_turn():
     pool = Pool()
     first = joined(pool, 1)
     second = pool.join(1, lambda: False)
-    assert not second.is_free()
+    assert not second.pool.has_room(second)
     give(first)
     assert [0, 0] == taken(first, second)
-    assert second.is_free()
+    assert second.pool.has_room(second)
 
 
 def test_a_run_that_ends_gives_all_back():
@@ -105,5 +105,5 @@ def test_a_run_that_ends_gives_all_back():
     pool = Pool()
     first, second = joined(pool, 3), joined(pool, 3)
     assert [3, 0] == taken(first, second)
-    first.leave()
+    first.pool.forget(first)
     assert [3] == taken(second)

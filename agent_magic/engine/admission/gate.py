@@ -80,7 +80,7 @@ class Gate:
 
     def offer(self) -> None:
         if self.seat is not None:
-            self.seat.offer()
+            self.seat.pool.offer()
 
     def _line_of(self, agent: int) -> str:
         group = None if self._prefixes is None else self._prefixes.name(agent)
@@ -139,7 +139,7 @@ class Gate:
     def leave(self) -> None:
         self.forgo()
         if self.seat is not None:
-            self.seat.leave()
+            self.seat.pool.forget(self.seat)
 
     def forgo(self) -> None:
         for line in list(self._turns):
@@ -158,7 +158,7 @@ class Gate:
             return stop
         if (stop := self._beyond_budget(need)) is not None:
             return stop
-        if self.seat is not None and agent not in self._seated and not self.seat.is_free():
+        if self.seat is not None and agent not in self._seated and not self.seat.pool.has_room(self.seat):
             return Hold("slot", FOREVER)
         return None
 
@@ -278,7 +278,7 @@ class Gate:
     def _tell(self) -> None:
         """Wake the other runs of the session, which waited for this reply too."""
         if self.seat is not None:
-            self.seat.news()
+            self.seat.pool.news(self.seat)
 
     def settle(
         self, agent: int, used: Usage, cost_usd: float | None, bad: Blame, now: float, *, is_final: bool

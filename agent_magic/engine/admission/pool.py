@@ -74,15 +74,12 @@ class Pool:
 class Seat:
     """One run's share of a pool."""
 
-    __slots__ = ("_pool", "asked", "most", "taken", "wake")
+    __slots__ = ("asked", "most", "pool", "taken", "wake")
 
     def __init__(self, pool: Pool, most: int, wake: Callable[[], bool]) -> None:
-        self._pool, self.most, self.wake = pool, most, wake
+        self.pool, self.most, self.wake = pool, most, wake
         self.taken = 0
         self.asked = False
-
-    def is_free(self) -> bool:
-        return self._pool.has_room(self)
 
     def take(self) -> None:
         self.taken += 1
@@ -90,12 +87,3 @@ class Seat:
     def give(self) -> None:
         """Return a slot; the run may take it again before it is offered."""
         self.taken -= 1
-
-    def offer(self) -> None:
-        self._pool.offer()
-
-    def news(self) -> None:
-        self._pool.news(self)
-
-    def leave(self) -> None:
-        self._pool.forget(self)

@@ -20,14 +20,11 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from agent_magic.engine.policy import Policy
     from agent_magic.forecast.estimate.agents import InputBasis, Span
     from agent_magic.forecast.estimate.drawing import Drawing
     from agent_magic.forecast.pace import Basis
     from agent_magic.forecast.pilot import Pilot
-    from agent_magic.forecast.work import Evidence
     from agent_magic.measure.path import CriticalPath
-    from agent_magic.record.prices import Prices
     from agent_magic.record.results import RunRecord
 
 EXPECTED: Mapping[str, str] = {
@@ -324,21 +321,11 @@ class Ahead:
         self._drawing, self._batch_times_s = drawing, batch_times_s
         self._simulated = estimate.simulated
         self._by_change: dict[tuple[object, ...], Forecaster] = {}
-        self._declared = self._forecaster(Scenario())
+        self._declared = declared = self._forecaster(Scenario())
+        self.record, self.evidence = declared.record, declared.evidence
+        self.policy, self.prices = declared.policy, declared.prices
         self._itself = self._as_declared(estimate)
-        self.record, self.totals = self._declared.record, self._itself.totals
-
-    @property
-    def evidence(self) -> Evidence:
-        return self._declared.evidence
-
-    @property
-    def policy(self) -> Policy:
-        return self._declared.policy
-
-    @property
-    def prices(self) -> Prices:
-        return self._declared.prices
+        self.totals = self._itself.totals
 
     @property
     def route(self) -> str:
