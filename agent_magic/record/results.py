@@ -545,8 +545,12 @@ class RunRecord:
     @property
     def decisions(self) -> dict[int, Left]:
         """Steps ended by a decision, by number, with the reason; `failed` if nothing could be decided."""
-        # Lost races are not included, since the times of a run decide them.
-        return {number: left for number, left in self._ended_by_flow() if left.kind not in {BEATEN, NO_ANSWER}}
+        # Lost races and hedges that were not sent are not included, since the times of a run decide them.
+        return {
+            number: left
+            for number, left in self._ended_by_flow()
+            if left.kind not in {BEATEN, NO_ANSWER} and self.plan.agents[number].hedges is None
+        }
 
     def _ended_by_flow(self) -> Iterator[tuple[int, Left]]:
         for number in sorted(self.plan.flow.decides) if self.plan.flow is not None else ():

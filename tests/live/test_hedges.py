@@ -302,3 +302,13 @@ def test_hedges_drawn_by_lot(tmp_path_factory, plan, concurrency, stopped_at):
     if not record.cut and all(one.kind != BEATEN for one in record.results):
         forecast = Run(record).forecast().record
         assert ends(record) == ends(forecast)
+
+
+def test_a_forecast_with_more_slots_sends_what_had_none():
+    """A hedge that was overdue and found no slot is sent where there is one: what it costs is in the forecast."""
+    plan = am.Plan([am.Agent("a", "A", hedge=2.0), am.Agent("b", "B")])
+    record, client = drive(plan, lambda prompt, _: Reply(9.0 if prompt == "A" else 1.0, first_s=0.5), Policy(1, seed=1))
+    assert (2, 10.0) == (len(client.asked), record.ended_s)
+    found = Run(record).forecast(concurrency=2).record
+    assert 2.0 == found["a_hedge"].attempts[0].started_s
+    assert "unused" == Run(record).forecast().record["a_hedge"].status
