@@ -134,7 +134,8 @@ class Observed:
         self._timelines: dict[tuple[float, bool], _Timeline] = {}
         whole = [number for number, one in enumerate(self.exchanges) if one.whole and one.ended_s > one.sent_s]
         still = [] if drawn else _still([self.exchanges[one] for one in whole])
-        caught = {n for n in whole if any(_is_under_way(self.exchanges[n], each) for each in still)}
+        known = [(number, self.exchanges[number]) for number in whole]
+        caught = {n for n, one in known if any(one.sent_s < end and one.ended_s > begin for begin, end in still)}
         self.caught = caught if len(caught) < len(whole) else set[int]()  # nothing else tells how long they take
         whole = self.whole = [one for one in whole if one not in self.caught]
         step = max(1.0, len(whole) / MOST)
@@ -211,10 +212,6 @@ def _together(sent_s: Iterable[float]) -> list[int]:
             group, since_s = group + 1, one
         found.append(group)
     return found
-
-
-def _is_under_way(one: Exchange, span: tuple[float, float]) -> bool:
-    return one.sent_s < span[1] and one.ended_s > span[0]
 
 
 def _lag_s(one: Exchange) -> float:

@@ -15,7 +15,7 @@ from agent_magic.record.attempt import ENOUGH, Facts, overlap, percentile
 from agent_magic.record.reasons import limited
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
 
@@ -112,7 +112,9 @@ class _Facts:
 
     def succeeded(self, wanted: float) -> dict[str, Any]:
         n = sum(one.status not in {"pending", "queued", "running"} for one in self._results)
-        why = ", ".join(f"{number:,} {kind}" for kind, number in Counter(self._kinds()).most_common(MOST_KINDS))
+        lost = (one for one in self._results if one.status in {"failed", "cancelled", "skipped"})
+        kinds = Counter(one.kind or one.status for one in lost)
+        why = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(MOST_KINDS))
         return _share("agents that succeeded, at least", wanted, self._done, n, why, least=True)
 
     def errors(self, wanted: float) -> dict[str, Any]:
@@ -139,11 +141,6 @@ class _Facts:
 
     def _held(self) -> str:
         return limited(self._summary.limited_by, self._summary.slots)
-
-    def _kinds(self) -> Iterator[str]:
-        for one in self._results:
-            if one.status in {"failed", "cancelled", "skipped"}:
-                yield one.kind or one.status
 
     def _why(self) -> str:
         return "nothing finished" if self._timed else "reused answers take no time"

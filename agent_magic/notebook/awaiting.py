@@ -90,7 +90,7 @@ def can_await(ip: Any) -> bool:
     # cell has none, and an extension loaded in a cell has missed the first of them.
     if not ip.autoawait or str(ip.loop_runner) != "asyncio" or cell_is_running():
         return False
-    return not (_loop_is_running() and is_called_by(InteractiveShell, "run_cell"))
+    return not (_running_loop() is not None and is_called_by(InteractiveShell, "run_cell"))
 
 
 def cell_is_running() -> bool:
@@ -119,14 +119,6 @@ def is_called_by(kind: type, method: str) -> bool:
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back
     return frame is not None
-
-
-def _loop_is_running() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _quietly(compiling: Callable[[], T]) -> T | None:

@@ -55,7 +55,8 @@ class FirstLine(CellHook):
         """Raise `UsageError` if a declaration follows other lines."""
         text = "".join(lines)
         for name in self.magics:
-            if f"run_line_magic('%{name}'" in text or (_begins_a_line(name, text) and not _is_python(text)):
+            begins_a_line = re.search(rf"^%%{name}\b", text, re.MULTILINE)
+            if f"run_line_magic('%{name}'" in text or (begins_a_line and not _is_python(text)):
                 raise UsageError(f"%%{name} must be the first line of its cell: move what is above it to another cell.")
         return lines
 
@@ -213,10 +214,6 @@ def _is_indented_wrong(text: str) -> bool:
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             return False
     return False
-
-
-def _begins_a_line(name: str, text: str) -> bool:
-    return re.search(rf"^%%{name}\b", text, re.MULTILINE) is not None
 
 
 def _is_python(text: str) -> bool:

@@ -232,10 +232,6 @@ def _agents(known: Known, _: str) -> Sequence[str]:
     return known.agents
 
 
-def _models(known: Known, _: str) -> Iterable[str]:
-    return known.models
-
-
 def _in_prompt(cell: str, known: Known) -> list[str]:
     """Return other agents first, then variables; a context uses variables only."""
     magic, *own = cell.split()[:2] or [""]
@@ -271,7 +267,7 @@ _FOUND: Mapping[str, Callable[[Known, str], Iterable[str]]] = {
     "first_of": _agents,
     "drop": _agents,
     "plan": lambda known, _: known.plans,
-    **dict.fromkeys(("model", "fallback", "cascade"), _models),
+    **dict.fromkeys(("model", "fallback", "cascade"), lambda known, _: known.models),
     "context": lambda known, _: [*known.contexts, *known.variables],
     "command": lambda _, __: VERBS,
     "file": lambda _, fragment: _files(fragment),

@@ -141,7 +141,7 @@ class Session:
 
     def __init__(self) -> None:
         self._registries: dict[str, Registry] = {}
-        self.warm_up = WarmUp([self._warm_provider, *LOADERS])
+        self.warm_up = WarmUp([lambda: self.shared.client.warm_up(), *LOADERS])  # noqa: PLW0108 - `shared` is made later
         self._simulator: Simulator | InsideSimulator | None = None
         self.workers: Dask | None = None
         self._started: Dask | None = None
@@ -607,9 +607,6 @@ class Session:
     def prepare(self) -> None:
         _ = self.shared  # made here: the thread and a cell would each make one
         self.warm_up.start()
-
-    def _warm_provider(self) -> None:
-        self.shared.client.warm_up()
 
     def close(self) -> None:
         if self.background is not None:

@@ -31,24 +31,17 @@ EXPECTED = (ImportError, OSError, RuntimeError, ValueError)
 """Errors of a broken installation. The next import raises them again, visible to the user."""
 
 
-def _prices() -> None:
-    api.Prices().tariff_of(DEFAULT_MODEL)
-
-
 def _widgets() -> None:
     importlib.import_module("ipywidgets")
     importlib.import_module("anywidget")
 
 
-def _layout() -> None:
-    show.warm_layout()
-
-
-def _frames() -> None:
-    importlib.import_module("pandas")
-
-
-LOADERS: Sequence[Callable[[], object]] = (_prices, _widgets, _layout, _frames)
+LOADERS: Sequence[Callable[[], object]] = (
+    lambda: api.Prices().tariff_of(DEFAULT_MODEL),
+    _widgets,
+    lambda: show.warm_layout(),  # noqa: PLW0108 - `show` loads it only when asked for it
+    lambda: importlib.import_module("pandas"),
+)
 
 
 class WarmUp:

@@ -30,7 +30,12 @@ DIFF: Final = (Column("changed"), Column("option"), Column("before", "prose"), C
 
 def advice_page(advice: Advice) -> Page:
     changes = [
-        (f"{number}.", _change(one), _gain(one), seconds(one.forecast_s) if known(one.forecast_s) is not None else "")
+        (
+            f"{number}.",
+            one.change + (APPLIED if one.applied else ""),
+            _gain(one),
+            seconds(one.forecast_s) if known(one.forecast_s) is not None else "",
+        )
         for number, one in enumerate(advice.changes, 1)
     ]
     numbered = [(f"{number}.", one) for number, one in enumerate(advice.changes, 1)]
@@ -57,10 +62,6 @@ def _headline(advice: Advice) -> str:
         expected = f"the run is expected to take {seconds(advice.wall_s)} and {dollars(advice.cost_usd)}{label}"
         return f"{found}; {expected}. %agents plan says how sure that is."
     return f"{found}; the run took {seconds(advice.wall_s)} and {dollars(advice.cost_usd)}{label}."
-
-
-def _change(one: Finding) -> str:
-    return one.change + (APPLIED if one.applied else "")
 
 
 def _gain(one: Finding) -> str:

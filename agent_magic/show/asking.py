@@ -56,7 +56,10 @@ def rows_of(question: Question) -> list[list[str]]:
         return []
     if not isinstance(read, dict):
         return []
-    return [[visible(name), visible(_value(value))] for name, value in cast("dict[str, Any]", read).items()]
+    return [
+        [visible(name), visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1))]
+        for name, value in cast("dict[str, Any]", read).items()
+    ]
 
 
 def limit_of(question: Question) -> str:
@@ -96,7 +99,3 @@ def _pretty(text: str) -> str:
         return json.dumps(json.loads(text or "{}"), indent=2, ensure_ascii=False)
     except ValueError:
         return text
-
-
-def _value(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=1)

@@ -107,7 +107,8 @@ def _page(frame: pd.DataFrame, words: int, width: int) -> Page:
     table = _table(columns)
     if len(columns) >= len(frame.columns):
         return Page([*head, table])
-    return Page([*head, table, Fold(more, [_table(_all(frame), wide=True)], instead=f"{more}: list(frame)")])
+    every = [*_index(frame), *(_shown(frame, place) for place in range(len(frame.columns)))]
+    return Page([*head, table, Fold(more, [_table(every, wide=True)], instead=f"{more}: list(frame)")])
 
 
 def _totals(frame: pd.DataFrame) -> list[Line]:
@@ -233,10 +234,6 @@ def _said_elsewhere(frame: pd.DataFrame) -> set[str]:
 
 def _is_next_to_nothing(name: str, values: pd.Series[Any]) -> bool:
     return float(values.abs().max()) < (LEAST_S if name.endswith("_s") else 1e-12)
-
-
-def _all(frame: pd.DataFrame) -> list[_Shown]:
-    return [*_index(frame), *(_shown(frame, place) for place in range(len(frame.columns)))]
 
 
 def _fitting(columns: list[_Shown], wide: int, width: int) -> list[_Shown]:

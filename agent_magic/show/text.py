@@ -191,12 +191,10 @@ def answer_line(result: AgentResult, most: int) -> str:
                 value = fields[VALUE]
                 text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             elif fields and not any(isinstance(one, dict | list) for one in fields.values()):
-                text = " · ".join(f"{name} {_plain(value)}" for name, value in fields.items())
+                text = " · ".join(
+                    f"{name} {value if isinstance(value, str) else json.dumps(value)}" for name, value in fields.items()
+                )
     return single_line(text[:most])
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def why_not(result: AgentResult) -> str:

@@ -48,7 +48,7 @@ def result_html(result: AgentResult) -> str:
     facts = "".join(f" · {escape(fact)}" for fact in [STATES[state].word, *result_facts(result)])
     lost = f'<div style="color:{_ink("fail")}">{escape(trouble)}</div>' if trouble else ""
     return (
-        box(_edge(state))
+        box(_ink("line" if state in "pkc" else STATES[state].ink))
         + f'<div><b>{escape(single_line(result.name))}</b><span style="{SOFT}">{facts}</span></div>'
         + f"{lost}{folded(result.text)}</div>"
     )
@@ -137,10 +137,6 @@ def _first_lines(text: str) -> list[str]:
     if sum(map(len, shown)) < sum(map(len, lines)):
         shown.append(f"… {len(text):,} characters in all: .text")
     return shown
-
-
-def _edge(state: str) -> str:
-    return _ink("line" if state in "pkc" else STATES[state].ink)
 
 
 def _ink(name: str) -> str:

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from agent_magic.api import Plan
     from agent_magic.forecast.estimate.value import Estimate
 
 IN_PYTHON: Final = frozenset({"prices", "outage", *PASSING})
@@ -82,7 +81,11 @@ async def _asked(ctx: CommandContext, given: Namespace) -> tuple[Run | Estimate,
     # A run counts as long as the declared plan is unchanged.
     plan = ctx.freeze(given)
     run = next((one for one in reversed(ctx.session.runs) if one.plan.name == plan.name), None)
-    if run is not None and not given.next and _is_same(plan, run, ctx):
+    if (
+        run is not None
+        and not given.next
+        and plan_to_dict(with_models(plan, ctx.session.shared)) == plan_to_dict(run.plan)
+    ):
         return run, "forecast from the last run. --next forecasts the next run, from all earlier answers."
     why = (
         "it has not run yet" if run is None
@@ -90,10 +93,6 @@ async def _asked(ctx: CommandContext, given: Namespace) -> tuple[Run | Estimate,
         else "it has changed since its last run; run.whatif(...) asks that run"
     )  # fmt: skip
     return await estimated(plan, ctx.session, ctx.policy(given)), f"forecast for the plan as declared: {why}."
-
-
-def _is_same(plan: Plan, run: Run, ctx: CommandContext) -> bool:
-    return plan_to_dict(with_models(plan, ctx.session.shared)) == plan_to_dict(run.plan)
 
 
 def _values(name: str, text: str) -> list[Any]:

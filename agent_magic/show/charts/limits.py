@@ -148,7 +148,8 @@ def curves_of(attempts: Sequence[Attempt], limits: Mapping[str, float | None]) -
     changes, taken = _changes(sent), dict[str, list[tuple[float, float]]]()
     for kind in KINDS.values():
         amounts = [(at, kind.amount(*each)) for at, *each in changes]
-        taken[kind.unit] = _per_minute([(at, amount) for at, amount in amounts if amount])
+        came = [(at, amount) for at, amount in amounts if amount]
+        taken[kind.unit] = [*came, *((at + WINDOW_S, -amount) for at, amount in came)]
     sums = {name: _running_sum(each) for name, each in {CONCURRENT: concurrent, **taken}.items()}
     return [Curve(name, tuple(steps), limits.get(name)) for name, steps in sums.items()]
 
@@ -213,10 +214,6 @@ def _changes(attempts: Iterable[Attempt]) -> list[tuple[float, float, float, flo
         if one.usage is not None and one.usage.output_tokens and one.ended_s is not None:
             found.append((one.ended_s, 0.0, 0.0, one.usage.output_tokens))
     return found
-
-
-def _per_minute(came: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    return [*came, *((at + WINDOW_S, -amount) for at, amount in came)]
 
 
 def _running_sum(changes: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:

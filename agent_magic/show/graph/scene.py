@@ -344,14 +344,11 @@ def _tail(result: AgentResult, state: str, tail: str) -> str:
 
 def _waits_for(record: RunRecord, agent: int) -> str:
     steps, results = record.plan.agents, record.results
-    parts = ((results[one].name, steps[one].part) for one in record.plan.dag.parents[agent] if _is_open(results[one]))
+    open_ = (one for one in record.plan.dag.parents[agent] if results[one].finished_s is None)
+    parts = ((results[one].name, steps[one].part) for one in open_)
     names = list(dict.fromkeys(part.group if part is not None else name for name, part in parts))
     more = f" +{len(names) - 2}" if len(names) > 2 else ""
     return "waits: " + ", ".join(names[:2]) + more if names else ""
-
-
-def _is_open(result: AgentResult) -> bool:
-    return result.finished_s is None
 
 
 def _first_lost(record: RunRecord, agent: int) -> str:

@@ -350,7 +350,8 @@ class GroupFeed:
         touched = set(self._ended) if self._told else set(range(len(self._sheet.groups)))
         touched |= {self._faces.turn(agent, state) for agent, state in changed.items()}
         for agent, place in self._alone.items():  # a waiting one names its open parents
-            if self._ended or agent in fresh or self._is_under_way(agent):
+            result = self._record.results[agent]
+            if self._ended or agent in fresh or result.working_since_s is not None or result.is_waiting:
                 touched.add(place)
         self._told, self._ended = True, set()
         groups = {group: self._entry(group, now_s, tails) for group in touched}
@@ -358,9 +359,6 @@ class GroupFeed:
 
     def values(self, now_s: float, *, ended: bool, over: bool) -> dict[str, Any]:  # noqa: ARG002 - as `CardFeed`
         return {"axis": axis_entry(now_s, over=over)}
-
-    def _is_under_way(self, agent: int) -> bool:
-        return self._record.results[agent].working_since_s is not None or self._record.results[agent].is_waiting
 
     def _bars(self, fresh: set[int]) -> dict[int, list[Any]]:
         return {

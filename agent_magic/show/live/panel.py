@@ -35,6 +35,7 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
     result = record.results[agent]
     state = states_of(record)[agent]
     facts = filter(None, [unmet(capped_steps(record).get(agent)), *result_facts(result, record.source_at(agent))])
+    is_text = result.answer and not _is_turn(result) and not result.returns
     return {
         "agent": agent,
         "name": single_line(result.name),
@@ -46,7 +47,7 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
         "error": single_line(result.error or result.waits_why)[:600],
         "turns": _turns(result),
         "texts": _texts(record, agent, text),
-        "rendered": "" if not result.answer or _is_turn(result) or result.returns else _rendered(result.text),
+        "rendered": markdown_html(result.text[:MOST_ANSWER]) if is_text else "",
         "pictures": _pictures(record, agent),
     }
 
@@ -59,10 +60,6 @@ def is_editable(record: RunRecord, agent: int) -> bool:
 
 def _is_turn(result: AgentResult) -> bool:
     return result.stop_reason == TOOL_USE
-
-
-def _rendered(text: str) -> str:
-    return markdown_html(text[:MOST_ANSWER])
 
 
 def _row(attempt: Attempt) -> list[str]:
