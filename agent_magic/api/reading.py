@@ -24,8 +24,7 @@ from agent_magic.measure.frames import (
     tool_calls_frame,
 )
 from agent_magic.measure.path import find_path, savings_frame
-from agent_magic.measure.slo import slo_frame
-from agent_magic.measure.spread import percentiles_frame, utilization_frame
+from agent_magic.measure.service import percentiles_frame, slo_frame, utilization_frame
 from agent_magic.record.cassette.writing import only_hash, write_cassette
 from agent_magic.show.charts.dashboard import run_dashboard
 from agent_magic.show.charts.limits import run_limits
@@ -163,7 +162,7 @@ class Reading:
         return find_path(self.record, self.totals.wall_s)
 
     def utilization(self, slots: int | None = None) -> pd.DataFrame:
-        """One row per model and one for all: how busy it was; see `agent_magic.measure.spread`.
+        """One row per model and one for all: how busy it was; see `agent_magic.measure.service`.
 
         Args:
             slots: The concurrency of the run, for `slot_utilization`.
@@ -171,7 +170,7 @@ class Reading:
         return utilization_frame(self.record, slots)
 
     def percentiles(self, *others: Reading) -> pd.DataFrame:
-        """One row per number, of this run and others together, with `n`; see `agent_magic.measure.spread`.
+        """One row per number, of this run and others together, with `n`; see `agent_magic.measure.service`.
 
         Args:
             *others: More runs of the same plan.
@@ -179,7 +178,7 @@ class Reading:
         return percentiles_frame([self.record, *(record_of(other, "percentiles") for other in others)])
 
     def slo(self, **targets: float | None) -> pd.DataFrame:
-        """Compare the run with service targets; see `agent_magic.measure.slo.slo_frame`.
+        """Compare the run with service targets; see `agent_magic.measure.service.slo_frame`.
 
         Args:
             **targets: Targets by name, such as `p95_s=5`; the defaults are `concurrent=100`, `jobs_per_s=5`,

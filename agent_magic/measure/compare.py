@@ -10,9 +10,8 @@ from agent_magic.declare.baseline import BASELINE, TASKS, one_agent
 from agent_magic.declare.plan_json import asks_the_same
 from agent_magic.declare.step import models_text
 from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
-from agent_magic.measure.frames import make_frame, table
+from agent_magic.measure.frames import ALL, make_frame, table
 from agent_magic.measure.metrics import summarize
-from agent_magic.measure.spread import ALL
 from agent_magic.record.attempt import Facts, overlap
 from agent_magic.record.results import Base, RunRecord
 

@@ -120,6 +120,8 @@ ALERTS = table("rule at_s finished_s measured worst wanted")
 RUNS = table(
     "run began_at plan state agents succeeded wall_s tokens cost_usd saved_usd calls served unknown simulated notebook"
 )
+ALL = "(all)"
+"""The row for all: a name that no agent or model can have."""
 TOKENS = "input_tokens cache_read_tokens cache_write_tokens output_tokens"
 
 

@@ -149,7 +149,7 @@ class Formatters:
         for kind in ONCE:
             self._itself.for_type_by_name(*kind, self._nothing_if_shown)
         self._bundles.for_type_by_name(*RUN, self._run)
-        self._bundles.for_type(Shown, lambda value: show.bundle_of(value))  # noqa: PLW0108 - loaded when first shown
+        self._bundles.for_type(Shown, _bundle)
         self._before = {name: self._html.for_type_by_name(*name) for name in SERIES}
         for name, other in self._before.items():
             self._html.for_type_by_name(*name, _texts_formatter(other))
@@ -169,6 +169,10 @@ class Formatters:
     def _nothing_if_shown(self, value: Any) -> None:
         if value is not self._session.just_shown:
             raise NotImplementedError  # IPython then asks the next formatter
+
+
+def _bundle(value: Shown) -> dict[str, str]:
+    return show.bundle_of(value)
 
 
 def _texts_formatter(other: Callable[[Any], str | None] | None) -> Callable[[Any], str | None]:

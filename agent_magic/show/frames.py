@@ -10,8 +10,8 @@ from agent_magic.declare.units import UNKNOWN, dollars, plural, seconds
 from agent_magic.declare.values import levels_of
 from agent_magic.errors import shown_value
 from agent_magic.forecast.pace import SURE_BY
+from agent_magic.measure.frames import ALL
 from agent_magic.measure.scores import FEW
-from agent_magic.measure.spread import ALL
 from agent_magic.record.display import single_line
 from agent_magic.record.reasons import limit, wording
 from agent_magic.show.page import GAP, WIDTH, Column, Fold, Line, Page, Table, columns_of, cut

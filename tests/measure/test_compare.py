@@ -13,7 +13,7 @@ from hypothesis import given, settings
 import agent_magic as am
 from agent_magic.api import Ledger, Run
 from agent_magic.measure.compare import COMPARISON
-from agent_magic.measure.spread import ALL
+from agent_magic.measure.frames import ALL
 from tests.live.virtual import Reply, drive
 from tests.record.histories import histories
 

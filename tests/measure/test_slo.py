@@ -15,7 +15,7 @@ from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import DeclarationError, Rejected
-from agent_magic.measure.slo import SLO
+from agent_magic.measure.service import SLO
 from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.show.frames import frame_text
 from tests.live.virtual import Reply, Scripted, drive

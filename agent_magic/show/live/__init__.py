@@ -344,6 +344,10 @@ def _stretches(agents: Sequence[int]) -> list[list[int]]:
     return found
 
 
+def _whole(_value: object, widget: Any) -> dict[str, Any]:
+    return widget.feed.whole()
+
+
 @functools.cache
 def _widget_class() -> Any:
     """Load ipywidgets with the first view."""
@@ -355,7 +359,7 @@ def _widget_class() -> Any:
         _css = built("live.css")
         svg = traitlets.Unicode("").tag(sync=True)
         states = traitlets.Unicode("").tag(sync=True)
-        full = traitlets.Dict().tag(sync=True, to_json=lambda _value, widget: widget.feed.whole())
+        full = traitlets.Dict().tag(sync=True, to_json=_whole)
         fixed = traitlets.Dict().tag(sync=True)
         questions = traitlets.List(traitlets.Dict()).tag(sync=True)
         still = traitlets.Dict().tag(sync=True)

@@ -18,7 +18,8 @@ from agent_magic.api import Run
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
-from agent_magic.measure.spread import ALL, PERCENTILES, UTILIZATION, overlap
+from agent_magic.measure.frames import ALL
+from agent_magic.measure.service import PERCENTILES, UTILIZATION, overlap
 from agent_magic.record.attempt import percentile
 from tests.live.virtual import Reply, drive
 from tests.record.histories import histories
