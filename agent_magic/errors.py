@@ -550,7 +550,7 @@ class ReplayMiss(AgentMagicError):
 
 
 def _difference(name: str, recorded: object, asked: object) -> str:
-    """Say how a field's values differ; long texts may be private: only the position is given."""
+    """Return how a field's values differ; long texts may be private: only the position is given."""
     if not isinstance(recorded, str) or not isinstance(asked, str) or name in {"model", "effort"}:
         return f"{name} ({_short(recorded)} recorded, {_short(asked)} asked)"
     pairs = zip(recorded, asked, strict=False)

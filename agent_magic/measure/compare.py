@@ -73,7 +73,6 @@ def differences(a: RunRecord, b: RunRecord) -> list[dict[str, Any]]:
 
 
 def bought_again(before: RunRecord, record: RunRecord) -> Counter[str]:
-    """Count the succeeded agents asked again, by cause: another prompt, another model, a truncated answer."""
     earlier = {one.name: one for one in before.results if one.status in {"succeeded", "capped"} and one.attempts}
     found: Counter[str] = Counter()
     for now in record.results:

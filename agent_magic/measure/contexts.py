@@ -69,7 +69,6 @@ def contexts_frame(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] 
 
 
 def shared_contexts(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] | None = None) -> tuple[Shared, ...]:
-    """Return the cost of each context by model, in order of the first agent."""
     groups: dict[tuple[str, str], list[AgentResult]] = {}
     for agent, result in zip(record.plan.agents, record.results, strict=True):
         if agent.context is not None:

@@ -175,7 +175,6 @@ def on_the_run(record: RunRecord, step: str) -> dict[str, Any]:
 
 
 def next_step(record: RunRecord, step: str) -> str:
-    """Explain a failure, resume a stopped run, else `step`; empty while it runs."""
     left = 0 if record.forecast else sum(one.status == "cancelled" for one in record.results)
     step = f"%agents run goes on with the {left:,} left" if left else step
     failed = next((one.name for one in record.results if one.status == "failed"), "")
@@ -235,7 +234,6 @@ def _round(record: RunRecord, number: int) -> int | None:
 
 
 def attempts_frame(record: RunRecord) -> pd.DataFrame:
-    """Return one row per request, in the order they were sent."""
     return frame_of(*_attempts(record), record)
 
 
@@ -260,7 +258,6 @@ def _sent(options: str) -> dict[str, Any]:
 
 
 def tool_calls_frame(record: RunRecord) -> pd.DataFrame:
-    """Return one row per call of a tool or a task, in order of start."""
     found = [(one, result) for result in record.results for one in result.calls]
     rows = [_call_row(one, result) for one, result in sorted(found, key=lambda each: each[0].started_s)]
     frame = frame_of(rows, _with_place(TOOL_CALLS, rows), record)
@@ -350,7 +347,7 @@ def runs_frame(runs: Iterable[PastRun]) -> pd.DataFrame:
 
 
 def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
-    """Return a SHA-256 per frame, equal for equal numbers, whatever their source."""
+    """Return a SHA-256 per frame, equal for equal numbers of any source."""
     tables = {
         "agents": _agents(record),
         "attempts": _attempts(record),

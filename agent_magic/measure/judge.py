@@ -195,7 +195,6 @@ SWAPPED: Final = "a tie: with the order swapped the verdict was another"
 
 
 def compared_rows(grades: Sequence[Grade]) -> Iterator[dict[str, Any]]:
-    """Yield the win rate, ties as halves, and how often the order changed nothing."""
     yield from score_rows(grades, "win rate")
     held = [g._replace(score=None if g.score is None else float(g.why != SWAPPED)) for g in grades]
     yield from score_rows(held, "same when swapped")

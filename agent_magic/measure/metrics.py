@@ -250,7 +250,6 @@ def sources_of(record: RunRecord) -> set[str]:
 
 
 def critical_path(record: RunRecord, now_s: float | None = None) -> tuple[int, ...]:
-    """Return the agents on the longest chain of work, without idle ones."""
     work = [_work_s(result, now_s) for result in record.results]
     path, _ = longest_chain(record, work)
     return tuple(agent for agent in path if work[agent] > 0)

@@ -96,7 +96,7 @@ def find_path(record: RunRecord, wall_s: float | None) -> CriticalPath:
 
 
 def savings_frame(record: RunRecord) -> pd.DataFrame:
-    """Return a row per agent: `slack_s` without delay of the run, and what a shorter agent saves."""
+    """Return a row per agent: `slack_s` without delay of the run, and the savings of a shorter agent."""
     work, path, slack = works(record), set(critical_path(record)), slack_s(record)
     chains = Chains.of(record.dag, work)
     sequential_s, done_s = [0.0] * len(work), 0.0
@@ -147,7 +147,6 @@ class Chains:
         )
 
     def saved_s(self, agent: int, instead_s: float) -> float:
-        """Return how much shorter the longest chain gets if the agent works for `instead_s`."""
         changed = max(self.around_s[agent], self.through_s[agent] - self.work_s[agent] + instead_s)
         return self.longest_s - changed
 

@@ -85,7 +85,6 @@ def todo_markdown(frame: pd.DataFrame) -> str:
 
 
 def diff_frame(plan: Plan, other: Plan) -> pd.DataFrame:
-    """Return a row per step added or removed, and per option or value changed."""
     (before, values), (after, others) = _parts(plan), _parts(other)
     rows = [_row(name, "removed", "", "", "") for name in before if name not in after]
     rows += [_row(name, "added", "", "", after[name].get("prompt", "")) for name in after if name not in before]

@@ -107,15 +107,12 @@ class GradeBook:
             self._keep(rows)
 
     def of_job(self, job: str, endpoint: str) -> list[Graded]:
-        """Return this session's grades of a job at an endpoint, of all models."""
         return [one for one in self._rows.values() if (one.job, one.endpoint) == (job, endpoint)]
 
     def add(self, record: RunRecord, answered: Answered, grade: Grade) -> None:
-        """Store a grade in place of the grader's earlier one for this answer."""
         self._grades.setdefault(grade_key(record, answered.result), {})[grade.target, grade.grader] = grade
 
     def of(self, record: RunRecord, result: AgentResult) -> tuple[Grade, ...]:
-        """Return the grades of an answer, the oldest first; none in a forecast."""
         if record.forecast is not None:
             return ()
         return tuple(self._grades.get(grade_key(record, result), {}).values())
@@ -276,7 +273,6 @@ def metric_row(grade: Grade, metric: str, found: Interval, missing: Missing = EL
 
 
 def reading(found: Interval) -> str:
-    """Return a score in words: number, interval, and whether it is of few answers."""
     if found.n == 0:
         return "no answer graded"
     if math.isnan(found.low):

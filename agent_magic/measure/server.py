@@ -130,11 +130,9 @@ class Serving(Generic[K]):
         return min(1.0, max(0.0, (until - self._served) / after_s)) if answers and after_s > 0 else 1.0
 
     def until_s(self, key: K, now: float) -> float:
-        """Return when an answer would end at the present speed."""
         return now + self.left(key, now) * self._after.get(key, 0.0) / self._speed
 
     def next_s(self) -> float:
-        """Return when the next thing happens; infinite for nothing."""
         for heap in (self._shared, self._reading):
             while heap and self._inside.get(heap[0][2]) != (heap[0][3], heap[0][0]):
                 heappop(heap)

@@ -205,7 +205,7 @@ def _still(answers: Sequence[Exchange]) -> list[tuple[float, float]]:
 
 
 def _together(sent_s: Iterable[float]) -> list[int]:
-    """Number the requests, those that are sent within `TOGETHER_S` alike."""
+    """Number the requests, with one number for those sent within `TOGETHER_S`."""
     found, group, since_s = list[int](), 0, -NEVER
     for one in sent_s:
         if one - since_s > TOGETHER_S:
@@ -440,7 +440,6 @@ class _Search:
         return [one for one in ends if one != apart]
 
     def shapes(self) -> list[Server]:
-        """Return the candidate models, without values of `full`."""
         fewest = max(one.fewest for one in self.runs)
         return [
             Server(float(slots) if slots < self.most else NEVER, reads_beside=reads_beside)

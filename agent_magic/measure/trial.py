@@ -246,7 +246,6 @@ class Trial(Shown):
         return found
 
     def racing(self) -> list[int]:
-        """Return the settings to sample on: those not worse than another."""
         return [place for place, one in enumerate(self.verdicts()) if one != "worse"]
 
     @property

@@ -113,7 +113,6 @@ async def awaited(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = 
 
 
 def is_called_by(kind: type, method: str) -> bool:
-    """True if a method of a class is among the callers."""
     code = getattr(vars(kind)[method], "__code__", None)
     frame = inspect.currentframe()
     while frame is not None and frame.f_code is not code:

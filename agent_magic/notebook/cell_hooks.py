@@ -26,7 +26,6 @@ class CellHook:
     stage: ClassVar[str] = "input_transformers_post"
 
     def install(self) -> None:
-        """Read cells from the next one on."""
         if self not in self._hooks:
             self._hooks.append(self)
 

@@ -43,9 +43,7 @@ class CommandContext(Protocol):
 
     def defaults(self, timeout_s: float | None = None) -> dict[str, Any]: ...
 
-    def freeze(self, given: argparse.Namespace) -> Plan:
-        """Return the plan that the options select from the declared agents."""
-        ...
+    def freeze(self, given: argparse.Namespace) -> Plan: ...
 
     def configure(self, name: str, value: Any) -> Callable[[], None]:
         """Set a default of `%config AgentMagics`; return a function that restores it."""
@@ -263,7 +261,6 @@ def _example(line: str) -> str:
 
 
 def is_edit(line: str) -> bool:
-    """True if a `%%agents` cell edits an answer, and declares nothing."""
     return line.split(maxsplit=1)[:1] == [EDIT]
 
 

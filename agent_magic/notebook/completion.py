@@ -112,7 +112,6 @@ def known_to(magics: AgentMagics, line: str) -> Known:
 
 
 def attach(magics: AgentMagics) -> Callable[[], None]:
-    """Register the completer; return the function that removes it."""
     shell: Any = magics.shell
     asking: Any = getattr(shell, "Completer", None)
     if asking is None:

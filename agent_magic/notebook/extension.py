@@ -92,7 +92,6 @@ def load(shell: InteractiveShell) -> None:
 
 
 def unload(shell: InteractiveShell) -> None:
-    """Undo everything `load` did, and stop active runs."""
     ip: Any = shell
     magics = _mine(ip)
     if magics is None or _reloads():

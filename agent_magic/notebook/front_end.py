@@ -80,7 +80,6 @@ def is_unwatched(shell: Any) -> bool:
 
 
 def can_ask(shell: Any) -> bool:
-    """True if a person can answer a question: at a terminal, or through the front end."""
     if not is_kernel(shell):
         return sys.stdin is not None and sys.stdin.isatty()  # pyright: ignore[reportUnnecessaryComparison]
     return bool(getattr(shell.kernel, "_allow_stdin", False)) and not is_unwatched(shell)
@@ -149,7 +148,6 @@ def display_bundle(bundle: dict[str, str]) -> None:
 
 
 def show_page(page: Page, *, graphic: bool) -> None:
-    """Show HTML and text in a kernel, text in a terminal."""
     if graphic:
         display_bundle(page.bundle())
     else:

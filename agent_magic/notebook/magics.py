@@ -224,12 +224,12 @@ class AgentMagics(Magics, Settings):
         return verbs.ask_at_once(self, declared.name, plan) if PARSERS["agent"].read(line).run else None
 
     def _leftover(self, error: AgentMagicError) -> str:
-        """Say how to remove the agent that caused an error, if it may be left over from another cell."""
+        """Return how to remove the agent that caused an error, if it may be left over from another cell."""
         name = getattr(error, "agent", None)
         return self.session.leftover_words(name) if isinstance(name, str) and isinstance(error, PlanError) else ""
 
     def _stays(self, line: str, _: AgentMagicError) -> str:
-        """Say after a refused cell that the next run uses the earlier declarations."""
+        """Return a note after a refused cell: the next run uses the earlier declarations."""
         name = line.split(maxsplit=1)[0] if line.strip() else ""
         kept = self.session.declared_by(cell_of(self.shell), name)
         return f" Still as declared before: {show.listed(kept)}." if kept else ""

@@ -28,7 +28,6 @@ MOST_LISTED = 5
 
 
 def is_own(session: Session, ledger: Ledger, run: PastRun) -> bool:
-    """Return `False` if unknown."""
     if run.home == session.keeping.home and (run.plan, run.began_at) in {
         (one.plan.name, one.record.began_at.isoformat(timespec="seconds")) for one in session.runs
     }:
@@ -96,7 +95,7 @@ def _others(session: Session, none: str, runs: list[PastRun], verb: str) -> str:
 
 
 def whose(session: Session, run: Run) -> str:
-    """Say that a run is another notebook's; empty for one of this notebook, or if unknown."""
+    """Return a note if a run is another notebook's."""
     home = run.record.home  # empty for a run of this kernel
     if not home or _is_own(session, home, run.plan.name, lambda: run.plan) is not False:
         return ""

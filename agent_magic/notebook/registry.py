@@ -84,7 +84,6 @@ class Registry:
     def declare_all(
         self, agents: Sequence[Step], cell: Cell, *, ran: Collection[str], variables: Collection[str], cycles: bool
     ) -> list[str]:
-        """Declare all agents of one cell, replacing its earlier ones, or none; return notes."""
         wanted = {agent.name: agent for agent in agents}
         for name in wanted:
             if name in self._contexts and not _is_of(self._contexts[name], cell):
@@ -204,7 +203,6 @@ class Registry:
         )
 
     def values(self, namespace: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the variables that prompts and contexts use, and no others."""
         used = {name for agent in self.agents for name in agent.reads}
         used |= {name for context in self.contexts for name in context.uses}
         return {name: namespace[name] for name in sorted(used) if name in namespace}
@@ -223,7 +221,6 @@ class Registry:
         return {*self._agents, *self._contexts, *common}
 
     def undefined(self, agent: Step, namespace: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the names an agent uses or waits for that are not defined yet."""
         known = self._known
         wanted = [name for name in agent.reads if name not in agent.optional and ":" not in name]
         lacking = [name for name in wanted if name not in known and name not in namespace]

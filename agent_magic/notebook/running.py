@@ -354,7 +354,6 @@ def text_to_edit(run: Run, name: str) -> str:
 
 
 def edit_answer(session: Session, run: Run, name: str, text: str) -> str:
-    """Replace an agent's answer; say the consequences, or raise `AgentMagicError` if the text cannot be one."""
     shared = session.shared
     asked = run.edit(name, text, session=shared)
     session.applied.append((f"{name} has the model's answer again", [partial(run.unedit, name, session=shared)]))

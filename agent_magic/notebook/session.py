@@ -86,12 +86,10 @@ class Keeping:
             return api.Ledger(api.MEMORY, reuse_simulated=self.reuse_simulated)
 
     def take_notes(self) -> list[str]:
-        """Return messages of the ledger for the user, once."""
         notes, self._notes = self._notes, []
         return [*notes, *show.ledger_notes(self._ledger)]
 
     def close(self) -> None:
-        """Close the file, which is opened again on demand."""
         if self._ledger is not None:
             self._ledger.close()
         self._ledger, self._opened = None, None
@@ -204,7 +202,6 @@ class Session:
         return list(dict.fromkeys(found))
 
     def leftover_words(self, name: str) -> str:
-        """Say how to remove an agent left over from another cell; empty if none has that name."""
         homes = [one for one in self._registries.values() if name in one]
         if not homes:
             return ""
@@ -245,7 +242,6 @@ class Session:
         return notes
 
     def sharing(self, name: str, plan: str) -> list[str]:
-        """Return the agents that send a plan's context first; for the default plan, of all plans."""
         found = [agent.name for agent in self.registry(plan).sharing(name)]
         if plan == DEFAULT_PLAN:
             others = [one for other, one in self._registries.items() if other != plan and not one.has_context(name)]
@@ -461,7 +457,6 @@ class Session:
 
     @property
     def deck(self) -> Deck | None:
-        """The inserted cassette, or the environment's."""
         name = os.environ.get(PINNED)
         if self._deck is None and self._pinned is None and name:
             self._pinned = providers.Deck(api.read_cassette(Path(name)))
@@ -477,7 +472,6 @@ class Session:
         self._deck = deck
 
     def disconnect(self) -> None:
-        """Stop the mock server, eject the cassette, and connect to the API again."""
         if self._simulator is not None:
             atexit.unregister(self._simulator.stop)
             self._simulator.stop()
@@ -573,7 +567,6 @@ class Session:
         self.running = [driver for driver in self.running if driver.record is not run.record]
 
     def stale(self, plan: Plan) -> list[str]:
-        """Return the agents and groups with stale answers, which would be asked again."""
         asked: dict[str, bool] = {}
         for run in self.runs[: -1 - MOST_LOOKED_AT : -1]:
             done = {one.name for one in run.record.results if one.status == "succeeded"} - asked.keys()
@@ -599,7 +592,6 @@ class Session:
         return last if not last.ok or last is self.pilot else None
 
     def asks_mock_again(self, plan: Plan) -> bool:
-        """True if the mock server has answered this plan already and will be asked again."""
         last = self.last
         repeated = last is not None and last.plan.name == plan.name and last.record.simulated and last.ok
         return self.simulates and not self.keeping.reuse_simulated and repeated
@@ -622,7 +614,6 @@ class Session:
 
 
 def shown_name(agent: Step) -> str:
-    """Return an agent's declared name: for a member its group's."""
     return agent.name if agent.part is None else agent.part.group
 
 

@@ -25,7 +25,6 @@ _OPTION = re.compile(r"--[\w-]+")
 
 
 def attach(shell: Any) -> Callable[[], None]:
-    """Have a kernel show our help on Shift+Tab; return the function that undoes it."""
     kernel: Any = shell.kernel if is_kernel(shell) else None
     own = getattr(kernel, "do_inspect", None)
     if own is None:

@@ -42,7 +42,7 @@ def open_packed(packed: str) -> Forecaster:
 
 
 def answering(packed: str) -> Callable[[str], str]:
-    """Return a function from a choice to what is shown, as JSON; an empty text asks for the controls."""
+    """Return a function from a choice to the displayed data, as JSON; an empty text asks for the controls."""
     controls = Controls(Explorer(open_packed(packed)))
 
     def answer(asked: str) -> str:

@@ -1,4 +1,4 @@
-"""What the front end can display: a widget, an update of an earlier display, a progress line."""
+"""Displays of a front end: a widget, an update of an earlier display, a progress line."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ _VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 class Controls:
-    """The controls as plain data for a page; the explorer is made at the first choice."""
+    """The controls as plain data for a page; the explorer starts at the first choice."""
 
     def __init__(self, explorer: Explorer | Callable[[], Explorer]) -> None:
         self._explorer = explorer
@@ -260,7 +260,6 @@ class Controls:
             self._answer(explorer, {})
 
     def choose(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Answer a choice; an impossible forecast leaves the picture unchanged."""
         try:
             if not isinstance(self._explorer, Explorer):
                 self._explorer = self._explorer()

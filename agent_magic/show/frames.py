@@ -214,7 +214,7 @@ def _columns(frame: pd.DataFrame, words: int, width: int) -> tuple[list[str], li
 
 
 def _said(name: str, word: str, before: list[str]) -> str:
-    """Say a column's common word; if two runs agree, once for both."""
+    """Format a column's common word; if two runs agree, once for both."""
     first = f"{name.removesuffix('_b')}_a {word}"
     if not name.endswith("_b") or first not in before:
         return f"{name} {word}"

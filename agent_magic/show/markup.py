@@ -39,7 +39,6 @@ def number(value: float) -> str:
 
 
 def path_data(points: Iterable[tuple[float, float]]) -> str:
-    """Write a start and triples of control points as the `d` of a cubic path."""
     words = [f"{number(x)} {number(y)}" for x, y in points]
     return f"M{words[0]}C{' '.join(words[1:])}"
 

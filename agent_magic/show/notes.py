@@ -82,7 +82,6 @@ def rounds_note(record: RunRecord) -> str:
 
 
 def no_items_note(record: RunRecord) -> str:
-    """Name the agents that were asked about a group without items."""
     plan, told = record.plan, list[str]()
     for group, members in plan.groups.items():
         first = plan.agents[next(iter(members.values()))].part
@@ -272,7 +271,7 @@ def replayed_files_note(record: RunRecord) -> str:
 
 
 def filled_note(record: RunRecord) -> str:
-    """Say the cost of the live part of a partly replayed run."""
+    """Return the cost of the live part of a partly replayed run."""
     if not record.replayed:
         return ""
     sources = record.facts.sources - {"edited"}
@@ -286,7 +285,6 @@ def filled_note(record: RunRecord) -> str:
 
 
 def ledger_notes(ledger: Ledger | None) -> list[str]:
-    """Take the notes of a ledger: a damaged file, a full disk, interrupted calls."""
     if ledger is None:
         return []
     notes = list(ledger.notes)

@@ -190,7 +190,6 @@ def columns_of(text: str) -> int:
 
 
 def cut(text: str, most: int) -> str:
-    """Cut a line to `most` characters; 0 is no limit."""
     return text if not most or len(text) <= most else text[: most - 1].rstrip() + "…"
 
 

@@ -81,7 +81,7 @@ def steps_of(plan: Plan) -> str:
 
 
 def choices(numbers: Summary) -> list[str]:
-    """Return what was decided in the run: `of at most 23`, `12 escalated`, `1 fell back`."""
+    """Return the decisions of the run: `of at most 23`, `12 escalated`, `1 fell back`."""
     most = [f"of at most {numbers.steps + numbers.unused:,}"] if numbers.unused else []
     counts = {"left out": numbers.left_out, "escalated": numbers.escalated, "fell back": numbers.fell_back}
     counts["degraded"] = numbers.degraded
@@ -109,7 +109,6 @@ def facts(numbers: Summary) -> list[str]:
 
 
 def cost(numbers: Summary) -> str:
-    """Return the dollars, with marks for unknown, estimated and half-price parts."""
     half = f" ({numbers.batched:,} by batch, half price)" if numbers.batched else ""
     return dollars(numbers.cost_usd, numbers.cost_mark) + half
 
@@ -263,13 +262,11 @@ def result_facts(result: AgentResult, source: str | None = None) -> list[str]:
 
 
 def models_of(result: AgentResult) -> str:
-    """Return the requested model, and a later one: `a, escalated to b`."""
     last = result.attempts[-1].model if result.attempts else ""
     return f"{result.model}, {result.moved_by} to {last}" if result.moved_by else result.model
 
 
 def many_of(result: AgentResult) -> list[str]:
-    """Return turns, tool calls and attempts, if more than one response."""
     calls = len(result.calls) if result.is_task else sum(not one.is_own for one in result.calls)
     turns, attempts = result.turns, len(result.attempts)
     found = [plural(turns, "turn")] if turns > 1 else []

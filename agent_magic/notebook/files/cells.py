@@ -69,7 +69,6 @@ def read_text(path: Path) -> str:
 
 
 def read_cells(text: str, name: str) -> list[tuple[str, str]]:
-    """Return kind and source of each cell; raise `AgentMagicError` if it is not a notebook."""
     try:
         data: Any = json.loads(text)
         cells = cast("list[Any]", data["cells"])

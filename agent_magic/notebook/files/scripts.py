@@ -129,7 +129,6 @@ if __name__ == "__main__":
 
 
 def to_script(plan: Mapping[str, Any], *, title: str, unknown: Mapping[str, int | None], run: str = "") -> str:
-    """Write a JSON plan as a script, with the cells that set its unknown names."""
     agents = "\n".join(_agent(row) for row in plan["agents"])
     return SCRIPT.format(
         title=_plain_line(title),
@@ -281,7 +280,6 @@ class _Reader:
         return [read(self.follow(one)) for one in found.elts]
 
     def call(self, node: ast.expr, kind: str, places: tuple[str, ...]) -> dict[str, Any]:
-        """Return the plain arguments of a call of `am.KIND`."""
         if _called(node) != kind:
             raise PlanError(f"Line {node.lineno}: expected am.{kind}(...), got {_shown(node)}. {_HOW}")
         return {name: self.value(one) for name, one in self.arguments(node, places).items()}

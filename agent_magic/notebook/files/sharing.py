@@ -227,7 +227,6 @@ MOST_FILES = 20_000
 
 
 def copy_needed(notebook: Path, sources: Iterable[str], work: Path, more: Iterable[Path] = ()) -> None:
-    """Copy a notebook's files, and `more` that its cells do not name, into a new folder."""
     folder, text = notebook.resolve().parent, "\n".join(sources)
     there = (entry for entry in sorted(folder.iterdir()) if entry.name not in LEFT)
     chosen = {entry.name: entry for entry in there if _is_needed(entry, text)}

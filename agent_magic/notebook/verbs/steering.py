@@ -1,4 +1,4 @@
-"""Steer a run: stop, skip, pause, resume, retry; edit an answer, and continue from it; answer what it asks a person."""
+"""Steer a run: stop, skip, pause, resume, retry; edit an answer, and continue from it; answer its questions."""
 
 from __future__ import annotations
 

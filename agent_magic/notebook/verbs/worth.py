@@ -206,7 +206,6 @@ def _undo(ctx: CommandContext, _: Namespace) -> None:
 
 
 def graders_of(ctx: CommandContext, given: Namespace) -> dict[str, Any]:
-    """Return the named `truth` and `grader`: a function or values of the notebook, or a column."""
     found: dict[str, Any] = {}
     if given.truth is not None:
         value = ctx.shell.user_ns.get(given.truth)

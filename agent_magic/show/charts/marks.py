@@ -165,7 +165,6 @@ def times(until_s: float) -> Scale:
 
 
 def around(words: str) -> list[tuple[float, float]]:
-    """Return the places for a label, best first: beside its point, then above."""
     width = width_px(words, 11)
     beside = [(9.0, -9.0), (9.0, 14.0), (-9.0 - width, -9.0), (-9.0 - width, 14.0)]
     beside += [(14.0, 4.0), (-14.0 - width, 4.0)]  # if a larger mark is on the same place

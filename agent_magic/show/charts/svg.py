@@ -25,7 +25,6 @@ AXIS_H: Final = 22.0
 def svg_of(
     title: str, line: str, panels: Sequence[Panel], legend: Sequence[Look], caption: str, *, theme: Theme
 ) -> str:
-    """Stack panels in a picture that shrinks with its page but never grows."""
     pen = _Pen(inks_of(theme))
     pen.text(MARGIN, 32, title, "ink", size=16, bold=True)
     pen.text(MARGIN, 52, fit(line, WIDTH - 2 * MARGIN, 12), size=12)

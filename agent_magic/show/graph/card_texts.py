@@ -41,7 +41,6 @@ class Faces:
         self._answer: list[int | None] = [None for _ in sheet.groups]
 
     def take(self, event: Event, record: RunRecord) -> set[int]:
-        """Record the end of an agent, and return the groups that it changes."""
         if not isinstance(event, AgentEnded):
             return set()
         agent, group, result = event.agent, self.group_of[event.agent], record.results[event.agent]

@@ -147,7 +147,7 @@ def _stack(plan: Plan, key: str | int, agents: Sequence[int]) -> Group:
 
 
 def _where(plan: Plan, key: int) -> str:
-    """Return a card's heading; beside a loop, whose rounds are layers, a layer is no help."""
+    """Return a card's heading; beside a loop, the rounds of which are layers, a layer is no help."""
     step = plan.agents[key]
     if not step.is_task and not any(one.part is not None and one.part.rounds for one in plan.agents):
         return f"layer {plan.dag.layer[key]}"
@@ -178,7 +178,6 @@ def part_of(state: str) -> int:
 
 
 def counted(states: str) -> list[int]:
-    """Count the agents by part of the ring; those to do come last."""
     counts = [0] * (TODO + 1)
     for state, place_ in _PARTS.items():
         counts[place_] += states.count(state)
@@ -408,7 +407,6 @@ def _counted(words: Mapping[str, int], wanted: Sequence[str]) -> str:
 
 
 def cell_paths(states: str, grid: CellGrid, y: float) -> dict[str, str]:
-    """Return a path per state: a dashed line for each run of neighbouring cells."""
     paths: dict[str, list[str]] = {}
     for start, stop in _runs(states, grid.columns):
         row, column = divmod(start, grid.columns)

@@ -329,7 +329,6 @@ def columns_of(dag: Dag) -> list[int]:
 
 
 def fold(dag: Dag) -> Layout | None:
-    """Fold wide layers into several columns; `None` if no layer is wide."""
     columns = columns_of(dag)
     if max(columns, default=1) == 1:
         return None

@@ -113,7 +113,6 @@ class Scene:
 
 
 def is_large(plan: Plan) -> bool:
-    """True if there are many agents, or a declaration has many items."""
     return len(plan) > MOST_CARDS or is_stacked(plan)
 
 
@@ -172,7 +171,6 @@ def _grouped_scene(record: RunRecord, moment: float, header: Header, sheet: Shee
 
 
 def moment_of(record: RunRecord, now_s: float | None) -> float:
-    """Return the end of the run, else `now_s`, else the last event."""
     if record.ended_s is not None:
         return record.ended_s
     if now_s is not None:
@@ -233,7 +231,6 @@ def header_of(record: RunRecord, now_s: float, *, numbers: Summary | None = None
 
 
 def counted_header(states: str, now_s: float, *, phrases: Sequence[str], source: str, asked: int = 0) -> Header:
-    """Build a header; `asked` of the queued agents wait for a person."""
     total = len(states) - states.count("u") or 1
     return Header(
         counts_line(states, asked),

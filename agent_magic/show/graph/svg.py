@@ -149,7 +149,6 @@ def progress_parts(header: Header, width: float) -> list[tuple[str, float, float
 
 
 def fact_runs(header: Header) -> list[tuple[str, str]]:
-    """Split the facts into (class, text), so that numbers and the source stand out."""
     runs: list[tuple[str, str]] = []
     for place, phrase in enumerate(header.facts):
         if place:

@@ -219,7 +219,6 @@ class Shades:
 
 
 def tone_of_row(counts: Sequence[int]) -> str:
-    """Return running until all are done, then done or failed."""
     done, capped, failed, running, queued, *never, todo = counts
     if running or queued or (todo and done + capped + failed + sum(never)):
         return "r"

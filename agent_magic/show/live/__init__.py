@@ -100,9 +100,7 @@ class Face(Protocol):
 
     def send(self, content: dict[str, Any]) -> None: ...
 
-    def settle(self, still: dict[str, str]) -> None:
-        """Send the pages the static picture, by MIME type."""
-        ...
+    def settle(self, still: dict[str, str]) -> None: ...
 
     def close(self) -> None: ...
 
@@ -181,7 +179,6 @@ class LiveView:
             self.face.questions = asked(questions)
 
     def finish(self) -> None:
-        """Replace the view by the static picture, so that any viewer shows the saved notebook."""
         # A page that keeps its notebook does so itself, and the view stays alive there. Elsewhere the output is
         # replaced; a widget that a page has shown stays open until `close`, for reloads. A page that has not
         # drawn a short run's view yet is waited for.

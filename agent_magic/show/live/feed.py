@@ -290,7 +290,7 @@ class CardFeed:
         }
 
     def values(self, now_s: float, *, ended: bool, over: bool) -> dict[str, Any]:
-        """Return what is sent as a whole; the path, which reads every agent, is sent less often."""
+        """Return the values sent as a whole; the path, which reads every agent, is sent less often."""
         self._ended = self._ended or ended
         late = now_s - self._path_s >= PATH_EVERY_S or self._record.ended_s is not None
         if not (self._ended and late):
@@ -407,7 +407,6 @@ _MOST_REASON = 90
 def strip_of(
     health: Health | None, thresholds: Thresholds | None = None, *, paused: bool = False, asked: bool = False
 ) -> dict[str, Any] | None:
-    """Return a meter per kind of limit, one of latency, a verdict with its reason."""
     # If new requests are held, or everything waits for a person, good health says nothing.
     if health is None:
         return None

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, Attempt, RunRecord
 
 MOST_CHARS = 5_000
-"""Of a shown text: arriving text is sent again every second."""
+"""Maximum of a shown text: arriving text is sent again every second."""
 MOST_ANSWER = 100_000
-"""Of a complete answer, which is sent once."""
+"""Maximum of a complete answer, which is sent once."""
 MOST_ATTEMPTS = 20
 MOST_CALLS = 30
 MOST_RESULT = 2_000
@@ -31,7 +31,6 @@ HEADINGS = ("", "sent at", "took", "first token", "tokens in", "tokens out", "co
 
 
 def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
-    """Return plain data: `texts` by heading, the answer first; `rendered` is safe HTML."""
     result = record.results[agent]
     state = states_of(record)[agent]
     facts = filter(None, [unmet(capped_steps(record).get(agent)), *result_facts(result, record.source_at(agent))])
@@ -53,7 +52,6 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
 
 
 def is_editable(record: RunRecord, agent: int) -> bool:
-    """True once the run is over, if the agent was asked."""
     result = record.results[agent]
     return record.ended_s is not None and bool(result.attempts) and not result.is_task
 
