@@ -36,14 +36,13 @@ from agent_magic.errors import (
     did_you_mean,
 )
 from agent_magic.live.buying import PASSED_ON
-from agent_magic.providers.batches import no_batches
+from agent_magic.providers.base import no_batches
 from agent_magic.record.ledger.batches import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 
-    from agent_magic.providers.base import Provider, Stream
-    from agent_magic.providers.batches import Batches, BatchItem, BatchState
+    from agent_magic.providers.base import Batches, BatchItem, BatchState, Provider, Stream
     from agent_magic.record.answer import Answer
     from agent_magic.record.ledger.base import Ledger
     from agent_magic.record.ledger.batches import BatchBook, KeptBatch

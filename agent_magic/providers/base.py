@@ -20,22 +20,23 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from agent_magic.declare.values import sendable
 from agent_magic.engine.pacing.limits import NO_READINGS
+from agent_magic.errors import PlanError
 from agent_magic.record.answer import estimated_tokens, utf8_length
 from agent_magic.record.terms import ModelFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from agent_magic.declare.content import TokenRule
     from agent_magic.engine.admission.key import Key
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.pacing.routing import Endpoints
-    from agent_magic.providers.batches import Batches
+    from agent_magic.errors import CallError
     from agent_magic.record.answer import Answer, Usage
     from agent_magic.record.prices import TokenPrice
     from agent_magic.record.request import Request
@@ -274,7 +275,7 @@ class Provider(Protocol):
         choices: Models for `--model auto` if the user names none, cheapest first.
         endpoints: Several addresses with separate limits; see `am.Pool`.
         capabilities: Features besides text; agents that need others are refused. Default: none.
-        batches: Sends requests as batches, if possible. See `agent_magic.providers.batches`.
+        batches: Sends requests as batches, if possible. See `Batches`.
         room: Maximum requests at once; caps the concurrency of runs. `None` for no maximum.
         remote: Runs functions on the machines that make the requests, while connections are open; `None` runs them
             here.
@@ -390,3 +391,70 @@ def facts_of(provider: Provider, models: Iterable[str]) -> dict[str, ModelFacts]
         one: ModelFacts(provider.limit_class(one), provider.min_cacheable_tokens(one), provider.token_rule(one))
         for one in set(models)
     }
+
+
+class BatchState(NamedTuple):
+    """Times are seconds since the epoch; `ask_again_s` is the provider's wish."""
+
+    id: str
+    requests: int
+    created_at: float
+    ended_at: float | None = None
+    cancelling: bool = False
+    ask_again_s: float | None = None
+
+
+class BatchItem(NamedTuple):
+    """The outcome of one request; without answer and error it expired or was cancelled."""
+
+    id: str
+    answer: Answer | None = None
+    error: CallError | None = None
+    status: int | None = None
+    cancelled: bool = False
+    simulated: bool = False
+
+
+class Batches(Protocol):
+    """Sends requests as batches: answered together, hours later and at a lower price.
+
+    ```
+    create(requests by id) ── state(id) ... state(id) ── ended ── items(id): an answer, an error or neither, by id
+                              cancel(id): the rest is not answered, and not billed
+    recent(since): created batches, for a process that was killed before it read the id
+    ```
+
+    Each method is one request, raises `CallError`, and never retries. The texts of a batch have at most `most_bytes`.
+    """
+
+    @property
+    def most_requests(self) -> int: ...
+    @property
+    def most_bytes(self) -> int: ...
+
+    async def create(self, requests: Mapping[str, Request]) -> BatchState:
+        """Create a batch of requests, each under a name of 1 to 64 letters, digits, `_` and `-`."""
+        ...
+
+    async def state(self, batch: str) -> BatchState | None:
+        """Return `None` if the provider does not know it, possibly not yet."""
+        ...
+
+    async def recent(self, since: float) -> Sequence[BatchState]:
+        """Return the batches created since a time of the epoch; raise `Rejected` if the server has no batches."""
+        ...
+
+    def items(self, batch: str) -> AsyncIterator[BatchItem]:
+        """Yield the outcomes of a finished batch, in any order."""
+        ...
+
+    async def cancel(self, batch: str) -> None:
+        """Cancel the unanswered requests. The batch ends soon, with the answers so far."""
+        ...
+
+
+def no_batches(endpoint: str) -> PlanError:
+    return PlanError(
+        f"{endpoint} has no batches, so nothing was sent: the API of Anthropic has them, the clouds and servers of "
+        "your own do not. Run it without --batch (Policy(batch=False)), or connect elsewhere: %agents connect api."
+    )

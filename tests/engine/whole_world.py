@@ -16,7 +16,7 @@ from agent_magic.engine.admission.pool import Pool as Slots
 from agent_magic.engine.pacing.limits import Limits as Told
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.forecast.virtual import VirtualClock
-from agent_magic.providers.anthropic.limits import read_headers
+from agent_magic.providers.anthropic.errors import read_headers
 from agent_magic.providers.anthropic.models import limit_class
 from agent_magic.simulator.rate_limits import Limit, Limits, Pool
 from tests.engine.whole import Whole

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 from agent_magic.api import Agent, Claude, Ledger, Plan, Policy, Run
 from agent_magic.engine.requests import ask
 from agent_magic.errors import NoValue, PlanError, ReplayMiss
-from agent_magic.providers.schemas import WORDS, SchemaWatch
+from agent_magic.providers.capabilities import WORDS, SchemaWatch
 from agent_magic.show.notes import capped_note
 from agent_magic.simulator import Simulator, start
 from tests.live.virtual import Reply, drive

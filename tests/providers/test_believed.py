@@ -25,8 +25,7 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic.errors import DeclarationError, RateLimited
 from agent_magic.providers.http import transport
-from agent_magic.providers.http.bodies import bounded
-from agent_magic.providers.http.headers import LONGEST_WAIT_S, retry_after_s
+from agent_magic.providers.http.responses import LONGEST_WAIT_S, bounded, retry_after_s
 from tests.providers.chat import speaking
 from tests.providers.memory import asked as a_request
 from tests.providers.wire import BEGIN, MESSAGE, OPEN, STOP, WHOLE, problem, reply, serving

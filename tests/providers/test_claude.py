@@ -24,7 +24,7 @@ from agent_magic.engine.policy import Policy
 from agent_magic.errors import NotConnected, Rejected
 from agent_magic.live.driver import Driver
 from agent_magic.providers.anthropic.client import Claude, as_provider
-from agent_magic.providers.http.headers import retry_after_s
+from agent_magic.providers.http.responses import retry_after_s
 from agent_magic.record.answer import Usage
 from agent_magic.record.request import Request
 from tests.providers.wire import (

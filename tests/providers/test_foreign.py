@@ -20,7 +20,7 @@ from agent_magic.errors import Unreadable
 from agent_magic.live.driver import Driver
 from agent_magic.providers.anthropic import stream as reading
 from agent_magic.providers.anthropic.client import Claude
-from agent_magic.providers.http.headers import LONGEST_WAIT_S, retry_after_s
+from agent_magic.providers.http.responses import LONGEST_WAIT_S, retry_after_s
 from agent_magic.record.request import Request
 from tests.providers.test_claude import KEY, meet, one, quick, within  # noqa: F401 - a fixture is used by its name
 from tests.providers.wire import (

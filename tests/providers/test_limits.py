@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magic.engine.pacing.limits import NO_READINGS, Reading, Readings
-from agent_magic.providers.anthropic.limits import HEADER_OF, PREFIX, named_limit, read_headers, with_sentence
+from agent_magic.providers.anthropic.errors import HEADER_OF, PREFIX, named_limit, read_headers, with_sentence
 
 
 def test_documented_headers_are_read():

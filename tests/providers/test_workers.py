@@ -27,8 +27,7 @@ from agent_magic.providers.base import Stream
 from agent_magic.providers.chat.client import Chat
 from agent_magic.providers.dask import fleet as fleets
 from agent_magic.providers.dask.client import Dask
-from agent_magic.providers.dask.fleet import Fleet
-from agent_magic.providers.dask.link import LOST_S, SILENT_S, Link, greet
+from agent_magic.providers.dask.fleet import LOST_S, SILENT_S, Fleet, Link, greet
 from agent_magic.providers.dask.scaling import Autoscale, useful_workers
 from agent_magic.providers.dask.serving import serve
 from agent_magic.providers.dask.wire import (

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import agent_magic as am
-from agent_magic.providers.dask import link as links
+from agent_magic.providers.dask import fleet as fleets
 from tests.providers.deaths import DEATHS, ONCE, ROUNDS, SIGNALS, SOON_S, both, gone, noticed_s, plan, run_and
 from tests.providers.paid import PATIENCE_S
 
@@ -138,8 +138,8 @@ def test_workers_that_are_killed_at_random_instants_lose_no_row_and_repeat_nothi
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_a_worker_that_hangs_is_lost_by_its_silence(dask, book, monkeypatch, record_property, number):
     """A stopped process gives no sign but silence. Its requests end with the run, should it go on before that."""
-    monkeypatch.setattr(links, "SILENT_S", 1.5)
-    monkeypatch.setattr(links, "LOST_S", 2.5)
+    monkeypatch.setattr(fleets, "SILENT_S", 1.5)
+    monkeypatch.setattr(fleets, "LOST_S", 2.5)
     book.pieces = 400
     victim = pids(dask)["worker-0"]
 
@@ -161,16 +161,16 @@ def test_a_worker_that_hangs_is_lost_by_its_silence(dask, book, monkeypatch, rec
     soon = asyncio.run(go())
     book.until(lambda: book.states().count("cut") == 8)
     assert {1} == {len(states) for states in book.book.values()}
-    assert soon < links.LOST_S + SOON_S
+    assert soon < fleets.LOST_S + SOON_S
     record_property("requests cut", 4)
-    record_property(f"seconds until the run knew, by rule {links.LOST_S:g}", soon)
+    record_property(f"seconds until the run knew, by rule {fleets.LOST_S:g}", soon)
 
 
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_what_a_lost_worker_says_later_is_used(dask, book, monkeypatch, record_property, number):
     """Answers of a worker that was stopped and goes on are taken: what was asked for again meanwhile is cut."""
-    monkeypatch.setattr(links, "SILENT_S", 1.5)
-    monkeypatch.setattr(links, "LOST_S", 2.5)
+    monkeypatch.setattr(fleets, "SILENT_S", 1.5)
+    monkeypatch.setattr(fleets, "LOST_S", 2.5)
     book.pieces = 120
     victim = pids(dask)["worker-0"]
 

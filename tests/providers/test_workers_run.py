@@ -155,7 +155,7 @@ def given_up(hub, monkeypatch, then, *, attempts):
     Returns the run, and what the ledger serves of its plan without a worker.
     """
     monkeypatch.setattr("agent_magic.providers.dask.serving.BEAT_S", 0.01)
-    monkeypatch.setattr("agent_magic.providers.dask.link.LOST_S", 0.2)
+    monkeypatch.setattr("agent_magic.providers.dask.fleet.LOST_S", 0.2)
     steps = am.Plan([am.Agent("a", "request 1"), am.Agent("b", "request 9"), am.Agent("c", "{{ a }}")])
 
     async def go():

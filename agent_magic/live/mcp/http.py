@@ -30,9 +30,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from agent_magic.declare.user_code import reason_of
 from agent_magic.errors import DeclarationError, shown_value
-from agent_magic.providers.http.address import Hidden, checked_url
 from agent_magic.providers.http.failures import SHORTEST_SECRET, excerpt, root_of
-from agent_magic.providers.http.transport import is_loopback
+from agent_magic.providers.http.transport import Hidden, checked_url, is_loopback
 from agent_magic.record.secret_scan import SHORTEST_RANDOM, is_random
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreadable
 from agent_magic.providers.anthropic.errors import STATUS_OF_TYPE, AsCallErrors
 from agent_magic.providers.anthropic.stream import answer_of, fields_of
-from agent_magic.providers.batches import BatchItem, BatchState
+from agent_magic.providers.base import BatchItem, BatchState
 from agent_magic.providers.http.failures import excerpt
-from agent_magic.providers.http.headers import SIMULATED_HEADER, is_worth_repeating, retry_after_s
+from agent_magic.providers.http.responses import SIMULATED_HEADER, is_worth_repeating, retry_after_s
 from agent_magic.providers.http.transport import bounding_errors
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ TIMEOUT_S = 600.0
 
 
 class MessageBatches:
-    """See `agent_magic.providers.batches.Batches`."""
+    """See `agent_magic.providers.base.Batches`."""
 
     most_requests = 100_000
     most_bytes = 200_000_000

@@ -27,10 +27,18 @@ from agent_magic.providers.anthropic.models import DEFAULT_URL, MODELS
 from agent_magic.providers.anthropic.stream import collect, counted
 from agent_magic.providers.anthropic.wire import begin, body
 from agent_magic.providers.base import EVERYTHING, Provider
-from agent_magic.providers.http.address import Hidden, check_key, checked_url, without_credentials
+from agent_magic.providers.capabilities import SchemaWatch
 from agent_magic.providers.http.failures import ENVIRONMENT_KEYS, excerpt
-from agent_magic.providers.http.transport import PerLoop, bounding_errors, http_client, timeout_of
-from agent_magic.providers.schemas import SchemaWatch
+from agent_magic.providers.http.transport import (
+    Hidden,
+    PerLoop,
+    bounding_errors,
+    check_key,
+    checked_url,
+    http_client,
+    timeout_of,
+    without_credentials,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

@@ -24,7 +24,7 @@ from agent_magic.declare.content import blocks_of
 from agent_magic.errors import DeclarationError
 from agent_magic.providers.anthropic.models import server_tool
 from agent_magic.providers.anthropic.stream import named_stream, plain
-from agent_magic.providers.http.bodies import with_options
+from agent_magic.providers.http.responses import with_options
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic, AsyncStream

@@ -17,16 +17,29 @@ from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.errors import CallError, DeclarationError
 from agent_magic.providers.base import Capabilities, Provider
-from agent_magic.providers.chat.errors import CHECK, broken, error_of, raised_by_transport, read_body, read_error
-from agent_magic.providers.chat.limits import read_headers
+from agent_magic.providers.capabilities import SchemaWatch
+from agent_magic.providers.chat.errors import (
+    CHECK,
+    broken,
+    error_of,
+    raised_by_transport,
+    read_body,
+    read_error,
+    read_headers,
+)
 from agent_magic.providers.chat.stream import ErrorInside, collect
 from agent_magic.providers.chat.wire import USUAL, Dialect, body
-from agent_magic.providers.http.address import Hidden, check_key, checked_url, without_credentials
-from agent_magic.providers.http.bodies import bounded
 from agent_magic.providers.http.failures import hide, no_connection
-from agent_magic.providers.http.headers import SIMULATED_HEADER, headers_of
-from agent_magic.providers.http.transport import PerLoop, http_client, timeout_of
-from agent_magic.providers.schemas import SchemaWatch
+from agent_magic.providers.http.responses import SIMULATED_HEADER, bounded, headers_of
+from agent_magic.providers.http.transport import (
+    Hidden,
+    PerLoop,
+    check_key,
+    checked_url,
+    http_client,
+    timeout_of,
+    without_credentials,
+)
 from agent_magic.record.prices import NO_LIST, ModelPrice, checked_prices, seller_at
 
 if TYPE_CHECKING:

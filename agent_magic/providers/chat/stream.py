@@ -25,8 +25,8 @@ from agent_magic.declare.arguments import as_input
 from agent_magic.declare.values import sendable
 from agent_magic.errors import Overloaded, Truncated, Unreadable
 from agent_magic.providers.chat.errors import raised_by_transport
-from agent_magic.providers.http.bodies import bounded, naming_encoding, read_json
 from agent_magic.providers.http.failures import excerpt, word
+from agent_magic.providers.http.responses import bounded, naming_encoding, read_json
 from agent_magic.record.answer import TOOL_USE, Answer, Usage
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from agent_magic.declare.answers.lenient import decoded, written
 from agent_magic.declare.content import blocks_of
 from agent_magic.declare.values import sendable
 from agent_magic.errors import DeclarationError
-from agent_magic.providers.http.bodies import with_options
+from agent_magic.providers.http.responses import with_options
 from agent_magic.record.request import read_blocks
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from agent_magic.errors import (
     Unreachable,
 )
 from agent_magic.providers.base import Stream
-from agent_magic.providers.chat.limits import duration_s, read_headers
-from agent_magic.providers.schemas import WORDS
+from agent_magic.providers.capabilities import WORDS
+from agent_magic.providers.chat.errors import duration_s, read_headers
 from agent_magic.record.request import Message, Request
 from tests.providers.chat.speaking import (
     DONE,
