@@ -97,7 +97,7 @@ class Change(NamedTuple):
 
 
 def apply_to(kind: type[P], forecaster: Forecaster, what: object, trials: Sequence[Trial]) -> Applied[P]:
-    """Return a run's plan with a change, or raise `DeclarationError` for one that changes nothing that is declared."""
+    """Return a run's plan with a change, or raise `DeclarationError` if no declaration changes."""
     plan, asked = forecaster.record.plan, _change_of(forecaster.record, what, trials)
     scenario = scenarios_of(forecaster, asked.whatif)[0].scenario
     changes: dict[int, dict[str, Any]] = {}

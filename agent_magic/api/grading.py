@@ -194,7 +194,7 @@ class _Trial:
 
     async def _ask_all(self) -> Stopped:
         options, racing = self._options, list(range(len(self._options.settings)))
-        batches = _batches(self._gradable, _with_keys(options, self._answers))
+        batches = _batches(self._gradable, replace(options, truth=_by_key(self._answers, options.truth)))
         total = sum(map(len, batches)) * len(racing)
         with Progress("answers") as progress:
             for batch in batches:
@@ -214,7 +214,7 @@ class _Trial:
         return "sample" if options.until is None else "rows"
 
     def found(self, stopped: Stopped) -> Trial:
-        """Return what is known so far, and why it goes no further."""
+        """Return the result so far, and the reason to stop."""
         options = self._options
         return Trial(
             options.target,
@@ -298,7 +298,7 @@ def trial_plans(kind: type[P], record: RunRecord, options: TrialOptions) -> tupl
     """Return one plan per setting, with its sampled rows or (`until`) all, and the rows with a truth in words."""
     check_integer("n", options.n)
     found = rows_to_try(record, options.target, truth=options.truth, grader=options.grader)
-    batches = _batches(found.gradable, _with_keys(options, found.all))
+    batches = _batches(found.gradable, replace(options, truth=_by_key(found.all, options.truth)))
     rows = [one for batch in batches for one in batch]
     return [_plan_of(kind, record, setting, rows) for setting in options.settings], found.words
 
@@ -317,11 +317,6 @@ def _batches(answers: Sequence[Answered], options: TrialOptions) -> list[list[An
         return [[answers[place] for place in stratified(_strata(answers, options), options.n, options.seed)]]
     order = random.Random(options.seed).sample(answers, len(answers))
     return [order[at : at + options.n] for at in range(0, len(order), options.n)]
-
-
-def _with_keys(options: TrialOptions, answers: Sequence[Answered]) -> TrialOptions:
-    """Return the options with truths by row key, if they were listed for all rows."""
-    return replace(options, truth=_by_key(answers, options.truth))
 
 
 def _strata(answers: Sequence[Answered], options: TrialOptions) -> list[str]:

@@ -1,4 +1,4 @@
-"""How a plan runs in a session: the driver it gets, and what is said and learned at the end."""
+"""Runs of a plan in a session: the driver, and messages and lessons at the end."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def _description(kind: Any, text: str | None) -> dict[str, Any]:
 
 
 def _checked(parameter: Parameter, what: str) -> Any:
-    """Return a type as pydantic takes it, or refuse one that cannot be JSON."""
+    """Return a type as pydantic takes it; refuse types that JSON cannot hold."""
     import pydantic
 
     def failed(error: BaseException) -> DeclarationError:

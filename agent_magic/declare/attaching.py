@@ -42,7 +42,6 @@ def read_content(steps: Sequence[Step], values: dict[str, Any]) -> tuple[dict[st
 
 
 def shows_content(agent: Step, values: Mapping[str, Any]) -> bool:
-    """Return whether an agent sends attachments, or must have some to cite."""
     if agent.attach or agent.cite or (agent.context is not None and holds_content(values.get(agent.context))):
         return True
     found = values if agent.part is None else {**values, **agent.part.values}
@@ -54,7 +53,11 @@ def render(agent: Step, shared: Sequence[str | Attachment], values: Mapping[str,
     prompt = agent.template.render(values)
     if not agent.attach and not shared:
         return prompt
-    own = [one for name in agent.attach for one in _attachments(name, values[name], agent.name)]
+    own = [
+        text_document(one, name) if isinstance(one, str) else one
+        for name in agent.attach
+        for one in _parts(name, values[name], agent.name, "attaches")
+    ]
     text, placed = "", list[Placed]()
     for one in (*shared, *own):
         if isinstance(one, Attachment):
@@ -76,11 +79,6 @@ def documents_of(agents: Sequence[Step], values: Mapping[str, Any]) -> dict[str 
         for name, user in users.items()
         if name in values and holds_content(values[name])
     }
-
-
-def _attachments(name: str, value: object, agent: str) -> Iterator[Attachment]:
-    for one in _parts(name, value, agent, "attaches"):
-        yield text_document(one, name) if isinstance(one, str) else one
 
 
 def _parts(name: str, value: object, agent: str, does: str = "shares") -> Iterator[str | Attachment]:

@@ -168,7 +168,7 @@ def _quoted(value: object, agent: str) -> str:
 
 
 def to_cell(steps: Iterable[Step], *, name: str = "agents", description: str = "") -> str:
-    """Write one `%%agents` cell, or raise `PlanError` for what it cannot hold."""
+    """Write one `%%agents` cell, or raise `PlanError` for a step that it cannot hold."""
     head = "%%agents" if name == "agents" else f"%%agents --plan {name}"
     parts = [f"{head}\n{_escaped(description)}".strip()]
     for step in steps:

@@ -43,7 +43,6 @@ def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
 
 
 def check_flow(step: StepOptions) -> None:
-    """Refuse an unreadable condition, and options that need or exclude each other."""
     error = partial(DeclarationError, agent=step.name)
     for option in ("when", "until"):
         if (text := getattr(step, option)) is not None:

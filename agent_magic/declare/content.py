@@ -59,7 +59,6 @@ class Attachment:
     """The fields in records, which keep the bytes beside them."""
 
     def __str__(self) -> str:
-        """Return its mark while a prompt is rendered, else its label."""
         marks = _MARKS.get()
         return self.label if marks is None else marks.mark(self)
 
@@ -269,7 +268,6 @@ class TokenRule(NamedTuple):
 
 
 def tokens_of(attachments: Iterable[Attachment], rule: TokenRule | None) -> tuple[int, int]:
-    """Return likely and maximum tokens together, without the text in them."""
     # If unknown, the likely number is 0, and the maximum one per byte and per 256 pixels: more than any known rule.
     likely = most = 0
     for one in attachments:

@@ -96,7 +96,7 @@ def context_of(agent: Step, values: Mapping[str, Any]) -> str | None:
 
 
 def with_contexts(contexts: Sequence[Context], agents: Sequence[Step], values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Add the text of each used context to the values; refuse one that uses an agent or another context."""
+    """Add the text of each used context to the values; a context may not use agents or other contexts."""
     if not contexts:
         return values
     by_name = {one.name: one for one in contexts}

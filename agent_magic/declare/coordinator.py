@@ -119,7 +119,7 @@ def _wrong_with(answer: object, values: Mapping[str, Any], most: int | None) -> 
 def read_plan(
     answer: object, kind: type[P], values: Mapping[str, Any], *, name: str = "agents", most: int | None = None
 ) -> P:
-    """Return the plan in an answer; a `PlanError` names the position of what is wrong."""
+    """Return the plan in an answer; a `PlanError` names the position of the error."""
     data = plain(answer)
     rows: list[dict[str, Any]] = data["agents"]
     if most is not None and len(rows) > most:

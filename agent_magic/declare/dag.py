@@ -62,7 +62,6 @@ class Dag:
 
     @cached_property
     def turns(self) -> tuple[Sequence[int], Sequence[int]]:
-        """Return `by_most` of the agents on each one's longest path to the end."""
         return by_most(self.remaining([1.0] * len(self.order)), self.priority)
 
     def remaining(self, work: Sequence[float]) -> list[float]:

@@ -1,4 +1,4 @@
-"""What was declared of a plan, read back from its expanded steps, and plans with other options of what was declared."""
+"""Declarations of a plan, read back from its expanded steps, and plans with other options of them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,6 @@ P = TypeVar("P", bound="Plan")
 def with_options(
     kind: type[P], plan: Plan, changes: Mapping[int, Mapping[str, Any]], *, without: Collection[int] = ()
 ) -> P:
-    """Change options of agents by number, and drop some that no other agent needs."""
     agents = [
         with_changes(agent, changes.get(number, {}))
         for number, agent in enumerate(plan.agents)

@@ -114,7 +114,6 @@ class Part:
 
 
 def one_of(step: T, part: Part, **changes: Any) -> T:
-    """Return the step for one part of a group, not checked again."""
     return members_of(step, [part], **changes)[0]
 
 
@@ -227,7 +226,7 @@ def groups_of(agents: Sequence[StepOptions], places: Sequence[range] = ()) -> Ma
 
 
 class View(NamedTuple):
-    """The meaning of a group's name in a prompt: `all`, the `same` item or round, or the `last` round that ran."""
+    """The meaning of a group's name in a prompt: `all`, the `same` item or round, or the `last` round."""
 
     members: Sequence[int]
     kind: Literal["all", "same", "last"]

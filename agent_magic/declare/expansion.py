@@ -37,7 +37,6 @@ _OF_PLACES = frozenset({"name", "part", "template"})
 
 
 def expand(agents: Sequence[Step], values: Mapping[str, Any]) -> tuple[tuple[Step, ...], list[range]]:
-    """Return the expanded agents, and the ranges of places for one answer."""
     if not any(_stands_for_several(one) for one in agents):
         return tuple(agents), _places_in(agents)
     return _Expansion(agents, values).steps()
@@ -85,7 +84,6 @@ class _Expansion:
         self._shown: dict[str, list[tuple[Any, Any]]] = {}
 
     def steps(self) -> tuple[tuple[Step, ...], list[range]]:
-        """Return the steps in declared order, and the numbers of the places for each answer."""
         found, places = list["Step"](), list[range]()
         for agent in self._agents:
             here = len(found)

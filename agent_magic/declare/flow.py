@@ -170,7 +170,6 @@ class Flow:
             return Left("failed", f"{agent.name!r} cannot decide: its condition was stopped", "Stopped")
 
     def _without_round(self, step: int, answers: Mapping[str, Any], left: Mapping[int, Left]) -> Left | None:
-        """Leave out rounds after the condition was met."""
         plan, part = self._plan, self._plan.agents[step].part
         if part is None or part.number < 2 or not part.rounds:
             return None
@@ -186,7 +185,7 @@ class Flow:
         return None
 
     def least(self) -> dict[int, Left]:
-        """Return what the smallest run leaves out: one round, one item, no condition true."""
+        """Return the steps that the smallest run leaves out: one round, one item, no condition true."""
         found: dict[int, Left] = {}
         for step, one in enumerate(self._plan.agents):
             if is_reserved(one) and (one.part is None or one.hedges or one.part.place > 0 or one.part.rounds):
@@ -204,7 +203,6 @@ class Flow:
         return found
 
     def at_most(self, rounds: int | None, most: int | None) -> dict[int, Left]:
-        """Return what is left out with at most these rounds and items."""
         found: dict[int, Left] = {}
         for step, one in enumerate(self._plan.agents):
             part = one.part
@@ -247,7 +245,7 @@ class Flow:
         return self._following(found), known
 
     def unmet(self, answers: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Return the first step and condition of loops that missed it in their last round."""
+        """Return loops that missed their condition in the last round: the first step, and the condition."""
         # A last round that has not ended or has failed excludes its loop.
         plan, found = self._plan, list[tuple[str, str]]()
         for step, one in self._steps:
@@ -301,7 +299,7 @@ class Flow:
         return {ITEM: item, KEY: key}
 
     def _without_item(self, step: int, answers: Mapping[str, Any]) -> Left | None:
-        """Leave out a place without an item; more items than places are an error, of the first place."""
+        """Leave out a place without an item; more items than places are an error of the first place."""
         part = self._plan.agents[step].part
         if part is None or not part.source:
             return None

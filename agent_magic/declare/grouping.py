@@ -61,12 +61,7 @@ def size_of(agent: Agent, parts: Sequence[Part], max_tokens: int) -> int:
 
 
 def asks_for_length(agent: Agent) -> bool:
-    """Return whether the group size depends on an unknown length of answers."""
     return agent.group == AUTO and agent.expect_out is None
-
-
-def with_length(agent: Agent, tokens: int) -> Agent:
-    return replace(agent, expect_out=tokens)
 
 
 def check_names(agent: Agent, declared: Mapping[str, Step]) -> None:
@@ -86,9 +81,10 @@ def group_steps(agent: Agent, parts: Sequence[Part], values: Mapping[str, Any], 
 
 
 def _prompts(agent: Agent, parts: Sequence[Part], values: Mapping[str, Any]) -> Iterator[Hashable]:
-    """Yield what each item is asked: its prompt, or the item if the prompt has another step's answer."""
+    """Yield each item's prompt, or the item if the prompt has another step's answer."""
     own = {*agent.template.names} - OWN
-    known = {name: values[name] for name in own if name in values and _is_text(values[name])}
+    found = {name: values[name] for name in own if name in values}
+    known = {name: one for name, one in found.items() if is_frozen(one) and single_use_in(one) is None}
     for number, part in enumerate(parts):
         try:
             if known.keys() == own:
@@ -97,11 +93,6 @@ def _prompts(agent: Agent, parts: Sequence[Part], values: Mapping[str, Any]) -> 
                 yield fingerprint([part.item, part.key if KEY in agent.template.names else None]) or number
         except (AgentMagicError, KeyError):  # said where all prompts are checked
             yield number
-
-
-def _is_text(value: object) -> bool:
-    """Return whether a value can be written any number of times."""
-    return is_frozen(value) and single_use_in(value) is None
 
 
 def apart(steps: Iterable[Step]) -> list[Step]:
@@ -179,7 +170,6 @@ def item_step(part: Part, request: Agent) -> Task:
 
 
 def _take(number: int, numbers: Sequence[int], one: Returns, check: Check | None, /, **reply: Rows) -> Any:
-    """Return the JSON of one item's answer, as the model wrote it."""
     (rows,) = reply.values()
     found = _settled(rows.text, numbers, one, check, only=number)
     if number not in found.kept:
@@ -248,7 +238,6 @@ def _wrong_with(answer: str, one: Returns, check: Check | None) -> str:
 
 
 def taken_apart(agent: Step, text: str) -> tuple[int, InvalidAnswer | None]:
-    """Return the number of accepted answers, and the error of the others."""
     # Its `again` has the rows to request again; it is empty if that cannot help.
     numbers = [number for number, *_ in (agent.part.item if agent.part is not None else ())]
     found = _settled(text, numbers, _one_of(agent), agent.check)

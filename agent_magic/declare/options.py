@@ -78,7 +78,6 @@ class Option:
 
 
 def option(*, default: Any = None, of_field: Mapping[str, Any] | None = None, **row: Any) -> Any:
-    """Return the field of an option, with its `Option` and arguments of `dataclasses.field`."""
     return field(default=default, metadata={ROW: Option(default=default, **row)}, **(of_field or {}))
 
 
@@ -681,7 +680,6 @@ def settle_options(step: Any) -> None:
 
 
 def beside(step: Any, name: str) -> str:
-    """Return an option that conflicts with the named one; else empty."""
     rows = rows_of(step)
     return next((row.name for row in rows if name in row.apart and getattr(step, row.name)), "")
 
@@ -741,7 +739,6 @@ def check_keywords(kind: str, given: Iterable[str], known: Collection[str]) -> N
 
 
 def known_keywords(kind: type[T]) -> type[T]:
-    """Make a class suggest a similar name for an unknown keyword."""
     made: Any = kind.__init__
     known = {one.name for one in fields(cast("Any", kind)) if one.init}
 

@@ -424,20 +424,17 @@ class Plan:
         try:
             found = self._render(number, answers)
         except DeclarationError:
-            unknown = {*inputs, *filter(partial(self._has_view, agent), self.groups)}
+            seen = (name for name, group in self.groups.items() if view_of(self.agents, group, agent).members)
+            unknown = {*inputs, *seen}
             source = None if agent.part is None else self.index.get(agent.part.source)
             if source is not None and self.agents[source].returns is None:  # a task may return any items
                 unknown |= OWN
-            if agent.template.takes_apart(unknown):
+            if not agent.template.apart.isdisjoint(unknown):
                 return Prompt(agent.prompt)
             raise
         if inputs and not found.text.strip():
             return Prompt(agent.prompt)
         return checked(found, agent, ahead=bool(inputs))
-
-    def _has_view(self, agent: Step, group: str) -> bool:
-        """Return False if a group's name never has an answer for a step, as in the first round of a loop."""
-        return bool(view_of(self.agents, self.groups[group], agent).members)
 
     def _render(self, number: int, answers: Mapping[str, Any]) -> Prompt:
         agent = self.agents[number]
@@ -545,7 +542,7 @@ class Plan:
             DeclarationError: One cannot be rendered with any answers, or a condition cannot be decided.
             UndefinedField: One uses a field of an answer that is a text.
         """
-        if self._has_conditions:
+        if any(one.when is not None or one.until is not None or one.part is not None for one in self.firsts):
             _check_fields(self, answers_of)
         checked: set[str] = set()
         for number in self._to_check:
@@ -563,10 +560,6 @@ class Plan:
             if agent.context is not None and agent.context not in checked:
                 self.context_of(number)
                 checked.add(agent.context)
-
-    @cached_property
-    def _has_conditions(self) -> bool:
-        return any(one.when is not None or one.until is not None or one.part is not None for one in self.firsts)
 
     @cached_property
     def has_contexts(self) -> bool:
@@ -665,7 +658,6 @@ class Plan:
 
 
 def _check_fields(plan: Plan, answers: Callable[[Step], Returns | None]) -> None:
-    """Refuse a used field that an answer's type does not have."""
     # Plans read from data use declared types only: an outline has no types, and a recorded run always opens.
     for step in plan.firsts:
         check_fields(step, partial(_taken, plan, answers, step))

@@ -168,7 +168,7 @@ def part_to_dict(part: Part) -> dict[str, Any]:
 
 
 def _with_items_taken(steps: list[Step]) -> list[Step]:
-    """Return steps in which items of a common request take their answers from the reply again."""
+    """Make items of a common request take their answers from the reply again."""
     requests = {one.name: one for one in steps if isinstance(one, Agent) and one.part is not None and one.part.asks}
     return [
         item_step(one.part, requests[one.part.asked]) if one.part is not None and one.part.asked in requests else one
@@ -272,7 +272,6 @@ def _task_from_dict(row: dict[str, Any], place: int) -> Task:
 
 
 def _with_answers(prompt: str, parents: Sequence[str]) -> str:
-    """Return a prompt with the parents' answers at `{{ previous_outputs }}`, or at its end."""
     answers = "\n\n".join(f"## {name}\n{{{{ {name} }}}}" for name in parents)
     if PREVIOUS.search(prompt):
         return PREVIOUS.sub(lambda _: answers, prompt)
@@ -280,7 +279,6 @@ def _with_answers(prompt: str, parents: Sequence[str]) -> str:
 
 
 def _list(row: dict[str, Any], key: str, place: int) -> list[Any] | None:
-    """Return an agent's list under a key, if any; a `str` is names with commas."""
     value = row.get(key)
     if value is None or isinstance(value, list):
         return cast("list[Any] | None", value)
@@ -319,7 +317,6 @@ def _found_in(values: Iterable[Any]) -> dict[str, Attachment]:
 
 
 def with_files(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values as in a JSON plan, with the bytes of their attachments."""
     plain = {name: _plain(value) if holds_content(value) else value for name, value in values.items()}
     found = files_to_json(_found_in(values.values()))
     return {"values": plain, **({"attachments": found} if found else {})}
@@ -362,7 +359,7 @@ def _with_files(value: Any, file_of: Callable[[str], bytes]) -> Any:
 
 
 def _plain(value: object) -> Any:
-    """Return a value as plain data, or its text, or its type: a plan with a function must be kept too."""
+    """Return plain data, or a value's text or type: a plan with a function must be kept too."""
     if isinstance(value, Attachment):
         return {"$attachment": {name: getattr(value, name) for name in value.KEPT}}
     if holds_content(value) and isinstance(value, dict | list | tuple):

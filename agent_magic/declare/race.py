@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_magic.declare.task import Task, first_of
+from agent_magic.declare.task import first_of
 from agent_magic.errors import PlanError, UnknownAgent
 
 if TYPE_CHECKING:
@@ -62,18 +62,17 @@ def hedged_steps(agent: Agent, steps: Sequence[Agent]) -> list[Step]:
         _apart(one, agent.name, HEDGE, hedge=agent.hedge, hedges=asked.name)
         for one, asked in zip(steps, first, strict=True)
     ]
-    return [*map(_race, steps, first, places), *first, *places]
+    races = [
+        replace(first_of(one.name, [asked.name, place.name]), part=one.part, returns=one.returns, priority=one.priority)
+        for one, asked, place in zip(steps, first, places, strict=True)
+    ]
+    return [*races, *first, *places]
 
 
 def _apart(step: Agent, group: str, end: str, **options: Any) -> Agent:
     part = None if step.part is None else replace(step.part, group=f"{group}{end}")
     name = f"{group}{end}" if part is None else f"{part.group}_{part.number}"
     return replace(step, name=name, part=part, **{"hedge": None, **options})
-
-
-def _race(step: Agent, first: Agent, place: Agent) -> Task:
-    race = first_of(step.name, [first.name, place.name])
-    return replace(race, part=step.part, returns=step.returns, priority=step.priority)
 
 
 def declared_hedge(place: Agent) -> Agent:

@@ -81,7 +81,7 @@ def held_by(uses: Iterable[str], writes: Iterable[str]) -> tuple[Held, ...]:
 
 
 def held_beside(own: Sequence[Held], uses: Iterable[str], writes: Iterable[str]) -> tuple[Held, ...]:
-    """Return what a tool's call holds beyond its step, which holds `own`."""
+    """Return the resources of a tool's call beyond its step's `own`."""
     return tuple(one for one in held_by(uses, writes) if not any(overlap(one.name, other.name) for other in own))
 
 

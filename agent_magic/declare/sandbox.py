@@ -223,7 +223,7 @@ def _pprint(value: object) -> str:
 
 
 def _read_again(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a filter whose result can be read twice, as a name that is set to it may be."""
+    """Make a filter's result readable twice, as a name that is set to it may be."""
 
     @wraps(work)
     def listed(*args: Any, **named: Any) -> Any:
@@ -233,7 +233,7 @@ def _read_again(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reread(found: Any, get: Callable[[], Any]) -> Any:
-    """Return a part of a value; keep an iterator that the value makes each time, refuse one that it holds."""
+    """Return a part of a value; keep an iterator that the value makes each time, refuse a held one."""
     if not is_single_use(found):
         return found
     if get() is found:  # the next rendering would find it empty
@@ -410,7 +410,7 @@ def _compared(tree: nodes.Template) -> Iterable[tuple[str | int, ...]]:
 
 
 def _find_needed(node: nodes.Node, known: frozenset[str], needed: set[str], *, asked: bool = False) -> None:
-    """Collect required names; one that is only tested for truth is optional."""
+    """Collect required names; a name that is only tested for truth is optional."""
     match node:
         case nodes.Name(name=name):
             needed.update(() if asked else {name} - known)
@@ -458,7 +458,6 @@ def _branches(node: nodes.Node, *, asked: bool) -> Iterable[tuple[nodes.Node, fr
 
 
 def _defined(test: nodes.Node, *, yes: bool) -> frozenset[str]:
-    """Return the names that are defined if a test is true, or false."""
     match test:
         case nodes.Name() | nodes.Getattr() | nodes.Getitem() | nodes.Test(name="defined"):
             name = _owner(test.node if isinstance(test, nodes.Test) else test)
@@ -476,7 +475,7 @@ def _defined(test: nodes.Node, *, yes: bool) -> frozenset[str]:
 
 
 def operator_size(operator: str, left: Any, right: Any) -> float:
-    """Return the maximum characters of the result; 0 if it is no text."""
+    """Return the maximum characters of the result; 0 if it is no text, as for the other sizes."""
     if operator == "**":
         return left.bit_length() * right / 3 if isinstance(left, int) and isinstance(right, int) else 0
     if operator == "%" and isinstance(left, str | bytes):
@@ -490,7 +489,6 @@ def operator_size(operator: str, left: Any, right: Any) -> float:
 
 
 def method_size(owner: object, name: str, *args: Any, **named: Any) -> float:
-    """Return the maximum characters of the result; 0 for methods that make no text."""
     if name == "fromkeys":
         return text_size(args[0]) + _count(args[0]) * text_size(args[1:])
     if not isinstance(owner, str | bytes):
@@ -511,7 +509,6 @@ def method_size(owner: object, name: str, *args: Any, **named: Any) -> float:
 
 
 def format_size(text: str, mark: str, values: Collection[Any]) -> float:
-    """Return the maximum characters of a text with these values in its fields."""
     specs = ["".join(found) for found in _FIELDS[mark].findall(text)]
     widths = [int(number) for spec in specs for number in re.findall(r"\d+", spec)]
     if any("*" in spec or "{" in spec for spec in specs):  # a value is the width of another

@@ -83,7 +83,7 @@ def _file_of(path: str) -> str:
 
 
 def checked_path(path: str, what: str) -> str:
-    """Return a relative path in its shortest form; refuse what is no file inside the folder."""
+    """Return a relative path in its shortest form; refuse a path out of the folder."""
     plain = os.path.normpath(path) if path.strip() else ""
     parts = PurePath(plain).parts
     leads_out = PurePath(path).is_absolute() or bool(PureWindowsPath(path).anchor) or path.startswith("~")

@@ -1,4 +1,4 @@
-"""The steps of a plan, and fingerprints of what they ask."""
+"""The steps of a plan, and fingerprints of their prompts and options."""
 
 from __future__ import annotations
 

@@ -30,7 +30,6 @@ _EXPRESSION = re.compile(r"\A\{\{ (.*) \}\}\Z", re.DOTALL)
 
 
 def box_of(name: str) -> str:
-    """Return the outermost nested plan of a step; empty without one."""
     box, inside, step = name.partition(BOX)
     return box if inside and box and step else ""
 

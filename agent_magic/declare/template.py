@@ -30,7 +30,7 @@ from agent_magic.declare.values import (
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from agent_magic.declare.sandbox import Compiled
 
@@ -100,12 +100,7 @@ class Template:
 
     @property
     def is_bare(self) -> bool:
-        """True if it has no literal text and may become empty."""
         return self.simple and not "".join(self.pieces[::2]).strip()
-
-    def takes_apart(self, names: Collection[str]) -> bool:
-        """Return whether it uses one of these names otherwise than whole or tested for existence."""
-        return not self.apart.isdisjoint(names)
 
     def render(self, values: Mapping[str, Any]) -> Prompt:
         """Fill the template in; lone surrogates, which no request can carry, become `U+FFFD`."""
@@ -138,7 +133,6 @@ class Template:
         return text if text.isascii() else sendable(text)
 
     def check_value(self, name: str, value: object) -> None:
-        """Refuse a value that cannot be written as text, or is too long."""
         try:
             text = value_text(name, value)
         except RenderError as error:

@@ -331,7 +331,7 @@ class Toolbox(Protocol):
 def tools_of(
     given: object, names: Mapping[str, Any] = MappingProxyType({}), *, agent: str = "", schema: str = ""
 ) -> Tools:
-    """Return an agent's tools, given as `run_sql,web_search`, or a list of names, functions and tools."""
+    """Look up an agent's tools: `run_sql,web_search`, or a list of names, functions and tools."""
     if not isinstance(given, Iterable):
         raise must_be(f"tools of agent {agent!r}", "names: 'a,b', or a list of functions", given)
     parts = listed(given) if isinstance(given, str) else cast("Iterable[Any]", given)
@@ -348,7 +348,6 @@ def tools_of(
 
 
 def _warn_of_silence(name: str, function: Any) -> None:
-    """Warn once per function without a docstring."""
     hint = "The model knows a tool only by its docstring."
     with suppress(AttributeError, TypeError):  # some functions take no attributes
         if getattr(function, _SAID, False):

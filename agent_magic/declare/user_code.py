@@ -82,7 +82,6 @@ class _Stop:
             _SIGNALS.signal(signal.SIGINT, self._before)
 
     def error(self) -> BaseException:
-        """Return the exception that a task can raise without ending its loop."""
         if self._before is signal.default_int_handler or not _in_task():
             return KeyboardInterrupt()
         return asyncio.CancelledError()
@@ -125,7 +124,6 @@ def _frame_line(code: CodeType, line: int) -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Write the class and the message, if any."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - a class of the user's

@@ -15,7 +15,7 @@ from agent_magic.declare.answers.fields import Taken, answers_of, check_fields, 
 from agent_magic.declare.answers.returns import Returns, look_up
 from agent_magic.declare.declared import declared_names
 from agent_magic.declare.expansion import check_places
-from agent_magic.declare.grouping import asks_for_length, with_length
+from agent_magic.declare.grouping import asks_for_length
 from agent_magic.declare.step import is_step
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool import Tools, tools_of
@@ -369,7 +369,7 @@ class Session:
             return step
         item = replace(step, name=f"{step.name}_0")
         lengths = [one.output_tokens for one in self.shared.history.of_kin(item) if one.output_tokens]
-        return with_length(step, max(lengths)) if lengths else step
+        return replace(step, expect_out=max(lengths)) if lengths else step
 
     def _check_contexts(self, agents: Iterable[Step], registry: Registry, namespace: Mapping[str, Any]) -> None:
         own = {one.name for one in registry.contexts}
