@@ -207,11 +207,6 @@ class Registry:
         used |= {name for context in self.contexts for name in context.uses}
         return {name: namespace[name] for name in sorted(used) if name in namespace}
 
-    @property
-    def resources(self) -> tuple[str, ...]:
-        """Resources of MCP servers that its agents attach, as `server:name`."""
-        return resources_of(self.agents)
-
     def variables(self, agent: Step) -> list[str]:
         return [name for name in agent.template.whole if name not in self._known]
 
@@ -258,6 +253,7 @@ class Registry:
 
 
 def resources_of(steps: Iterable[Step]) -> tuple[str, ...]:
+    """Return the resources of MCP servers that steps attach, as `server:name`."""
     return tuple(dict.fromkeys(name for one in steps for name in one.attach if ":" in name))
 
 

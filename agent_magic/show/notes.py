@@ -203,7 +203,11 @@ DESK = "desk = am.Desk(plan), plan.run(ask=desk.ask), desk.approve(...)."
 
 
 def unasked_note(record: RunRecord) -> str:
-    asked = [(_asked(one.name, call.tool), call.error or "") for one in record.results for call in one.calls]
+    asked = [
+        (f"the answer of {one.name}" if call.tool == APPROVAL else f"{one.name} ({call.tool})", call.error or "")
+        for one in record.results
+        for call in one.calls
+    ]
     absent = list(dict.fromkeys(name for name, error in asked if error.endswith(NOBODY.why)))
     late = list(dict.fromkeys(name for name, error in asked if LATE in error))
     notes = [
@@ -251,10 +255,6 @@ def called_again_note(record: RunRecord) -> str:
         return ""
     told = listed([f"{tool} {times:,}" for tool, times in found.items()], 5)
     return f"Tools called again, though the answers were reused: {told}. @am.tool(pure=True) keeps results."
-
-
-def _asked(agent: str, tool: str) -> str:
-    return f"the answer of {agent}" if tool == APPROVAL else f"{agent} ({tool})"
 
 
 def edited_note(record: RunRecord) -> str:

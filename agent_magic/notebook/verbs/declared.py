@@ -14,6 +14,7 @@ from agent_magic.declare.units import count, plural, seconds
 from agent_magic.errors import AgentMagicError
 from agent_magic.notebook.command import CommandContext, Verb, add_names, add_plan
 from agent_magic.notebook.front_end import is_kernel, note, say, show_page
+from agent_magic.notebook.registry import resources_of
 from agent_magic.notebook.session import DEFAULT_PLAN, drop_command, shown_name
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.display import single_line
@@ -83,7 +84,7 @@ def declared_page(
         return Page([*head, Table((Column("type"), Column("", "prose")), FIRST_STEPS, strong=True), *others])
     undefined = {one.name: registry.undefined(one, namespace) for one in registry.agents}
     values = {**registry.values(namespace), **{name: "" for names in undefined.values() for name in names}}
-    values.update(dict.fromkeys([*(one.name for one in registry.contexts), *registry.resources], ""))
+    values.update(dict.fromkeys([*(one.name for one in registry.contexts), *resources_of(registry.agents)], ""))
     try:
         frozen = Plan(_complete(registry.agents), values, name=plan)
     except AgentMagicError as error:

@@ -337,7 +337,7 @@ def fold(dag: Dag) -> Layout | None:
         list(layer) if columns[place] > 1 else sorted(layer, key=middles.__getitem__)
         for place, layer in enumerate(dag.layers())
     ]
-    heights = [_column_h(-(-len(layer) // columns[place])) for place, layer in enumerate(layers)]
+    heights = [-(-len(layer) // columns[place]) * (CARD_H + ROW_GAP) - ROW_GAP for place, layer in enumerate(layers)]
     tall = BAND_HEAD + max(heights) + BAND_PAD
     bands: list[Box] = []
     x = 0.0
@@ -359,10 +359,6 @@ def fold(dag: Dag) -> Layout | None:
     ]
     boxes = tuple(spots[agent].box for agent in range(len(spots)))
     return Layout(x - BAND_GAP, tall, nodes=boxes, edges=tuple(edges), bands=tuple(bands), engine="folded")
-
-
-def _column_h(rows: int) -> float:
-    return rows * (CARD_H + ROW_GAP) - ROW_GAP
 
 
 def _way(parent: Spot, child: Spot) -> tuple[Point, ...]:

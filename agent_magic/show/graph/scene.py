@@ -258,19 +258,16 @@ def worked_path(record: RunRecord, now_s: float) -> tuple[int, ...]:
         return ()
     known = [result.work_s for result in record.results if result.work_s]
     usual = sum(known) / len(known) if known else 1.0
-    work = [_work(result, now_s, usual) for result in record.results]
+    work = [
+        result.work_s if result.finished_s is not None else max(result.work_s_until(now_s), usual)
+        for result in record.results
+    ]
     path = longest_chain(record, work)[0]
     if len(path) == len(record.plan):
         return ()  # if every agent is on it, bold means nothing
     never = {"skipped", "cancelled", "unused", *(["pending"] if record.ended_s is not None else [])}
     results = record.results
     return tuple(agent for agent in path if results[agent].granted_s is not None or results[agent].status not in never)
-
-
-def _work(result: AgentResult, now_s: float, usual: float) -> float:
-    if result.finished_s is not None:
-        return result.work_s
-    return max(result.work_s_until(now_s), usual)
 
 
 def _phrases(record: RunRecord, numbers: Summary | None, source: str) -> list[str]:
@@ -304,7 +301,9 @@ def _line(record: RunRecord, agent: int, now_s: float) -> str:
 
 
 def _why_skipped(record: RunRecord, agent: int) -> str:
-    result, lost = record.results[agent], _first_lost(record, agent)
+    result = record.results[agent]
+    parents = (record.results[one] for one in record.plan.dag.parents[agent])
+    lost = next((one.name for one in parents if one.status in {"failed", "skipped", "cancelled"}), "")
     if result.is_left_out:
         why = result.error if result.kind == BEATEN else "condition is false"
         return "not needed" if result.status == "unused" else why or ""
@@ -346,11 +345,6 @@ def _waits_for(record: RunRecord, agent: int) -> str:
     names = list(dict.fromkeys(part.group if part is not None else name for name, part in parts))
     more = f" +{len(names) - 2}" if len(names) > 2 else ""
     return "waits: " + ", ".join(names[:2]) + more if names else ""
-
-
-def _first_lost(record: RunRecord, agent: int) -> str:
-    lost = (record.results[one] for one in record.plan.dag.parents[agent])
-    return next((one.name for one in lost if one.status in {"failed", "skipped", "cancelled"}), "")
 
 
 def _expected(plan: Plan, agent: int, estimates: Estimates) -> str:

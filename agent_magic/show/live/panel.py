@@ -15,7 +15,6 @@ from agent_magic.show.text import result_facts
 from agent_magic.show.values import markdown_html
 
 if TYPE_CHECKING:
-    from agent_magic.record.answer import Citation
     from agent_magic.record.call import ToolCall
     from agent_magic.record.results import AgentResult, Attempt, RunRecord
 
@@ -47,7 +46,7 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
         "turns": _turns(result),
         "texts": _texts(record, agent, text),
         "rendered": markdown_html(result.text[:MOST_ANSWER]) if is_text else "",
-        "pictures": _pictures(record, agent),
+        "pictures": thumbnails(result.attempts[-1].request.files) if result.attempts else [],
     }
 
 
@@ -136,22 +135,16 @@ def _texts(record: RunRecord, agent: int, text: str) -> dict[str, str]:
         found |= {"prompt as sent": request.prompt, "system": request.system, "shared context": request.context}
     else:
         found |= {"prompt as declared": declared.prompt, "system": declared.system_text}
-    found["citations"] = "\n".join(map(_citation, result.citations))
+    found["citations"] = "\n".join(
+        f"{single_line(one.text)} — {single_line(one.title)}, {one.where}: {single_line(one.cited_text)}"
+        for one in result.citations
+    )
     if _is_turn(result):
         answer = ""
     first = {"answer": _cut(answer, declared.name, MOST_ANSWER)} if answer and result.answer else {}
     if answer and not first:
         first = {"answer so far": _cut(answer, declared.name, MOST_CHARS)}
     return {**first, **{heading: _cut(text, declared.name, MOST_CHARS) for heading, text in found.items() if text}}
-
-
-def _citation(one: Citation) -> str:
-    return f"{single_line(one.text)} — {single_line(one.title)}, {one.where}: {single_line(one.cited_text)}"
-
-
-def _pictures(record: RunRecord, agent: int) -> list[dict[str, str]]:
-    attempts = record.results[agent].attempts
-    return thumbnails(attempts[-1].request.files) if attempts else []
 
 
 def _task_texts(result: AgentResult) -> dict[str, str]:
