@@ -284,8 +284,28 @@ def test_what_holds_more_than_its_keys_is_no_mapping():
     for value in (element, email.message_from_string("Subject: hi\n\nbody")):
         with pytest.raises(DeclarationError, match="cannot be written as JSON"):
             prompt("{{ v | tojson }}", v=value)
-    with pytest.raises(DeclarationError, match="cannot be run for each of 'v', whose type is Element"):
-        am.Plan([am.Agent("a", "{{ item }}", each="v")], {"v": element})
+        with pytest.raises(DeclarationError, match="cannot be run for each of 'v', whose type is"):
+            am.Plan([am.Agent("a", "{{ item }}", each="v")], {"v": value})
+
+
+class Bag:
+    """A collection with a length whose items never end."""
+
+    def __len__(self):
+        return 3
+
+    def __iter__(self):
+        return itertools.count()
+
+    def __contains__(self, _):
+        return True
+
+
+def test_a_collection_that_gives_more_than_its_length_is_refused():
+    """It may have no end: nothing waits for it, and no part of it stands for the whole."""
+    for use in ({"prompt": "{{ v | tojson }}"}, {"prompt": "{{ item }}", "each": "v"}):
+        with pytest.raises(DeclarationError, match="a Bag gives more items than its length says"):
+            am.Plan([am.Agent("a", **use)], {"v": Bag()}).prompt("a", {})
 
 
 def test_a_collection_that_holds_more_than_its_items_is_not_written_as_a_list():

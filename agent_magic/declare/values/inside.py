@@ -6,6 +6,7 @@ import dataclasses
 from collections import UserList, deque
 from collections.abc import Collection, Iterator, Mapping, Sequence, ValuesView
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any, Final, cast
 
@@ -47,6 +48,17 @@ def is_keyed(value: object) -> bool:
     """Return whether the items of a collection are not all it holds, such as the nodes of a graph."""
     kind = cast("type[Any]", type(value))
     return hasattr(kind, "__getitem__") and issubclass(kind, Collection) and not issubclass(kind, Sequence)
+
+
+def items_of(value: object) -> list[Any] | None:
+    """Return the items of a collection; `None` if it is none, or if they are not all it holds."""
+    if not isinstance(value, Collection) or is_keyed(cast("object", value)):
+        return None
+    given = cast("Collection[Any]", value)
+    found = list(islice(given, len(given) + 1))  # it may have no end
+    if len(found) > len(given):
+        raise ValueError(f"a {type(given).__name__} gives more items than its length says")
+    return found
 
 
 def pairs_of(value: Any) -> list[tuple[Any, Any]]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import UserString
-from collections.abc import Collection
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from agent_magic.declare.user_code import run_user_code
 from agent_magic.declare.validation import find_name
-from agent_magic.declare.values.inside import is_mapping, pairs_of
+from agent_magic.declare.values.inside import is_mapping, items_of, pairs_of
 from agent_magic.declare.values.tables import index_of, is_lazy, is_table, levels_of, read_array, read_table
 from agent_magic.declare.values.text import check_values, plain_reason, whole
 from agent_magic.errors import DeclarationError, did_you_mean
@@ -82,8 +81,8 @@ def _read(value: Any, name: str, agent: str) -> Items:
     given: Any = value if listed is None else listed
     if is_mapping(given):
         found = pairs_of(given)
-    elif isinstance(given, Collection) and not isinstance(given, _NO_ITEMS):
-        found = list(enumerate(cast("Collection[Any]", given)))
+    elif not isinstance(given, _NO_ITEMS) and (items := items_of(given)) is not None:
+        found = list(enumerate(items))
     else:
         message = f"Agent {agent!r} cannot be run for each of {name!r}, whose type is {type(value).__name__}."
         raise DeclarationError(message, agent=agent, hint=_HINT)

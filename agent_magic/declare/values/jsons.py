@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections import UserString, deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -20,7 +20,15 @@ from typing import Any, Final, cast
 from uuid import UUID
 
 from agent_magic.declare.answers.lenient import Decimals
-from agent_magic.declare.values.inside import is_keyed, is_mapping, is_single_use, pairs_of, record_fields, text_size
+from agent_magic.declare.values.inside import (
+    is_keyed,
+    is_mapping,
+    is_single_use,
+    items_of,
+    pairs_of,
+    record_fields,
+    text_size,
+)
 from agent_magic.declare.values.pictures import is_one
 from agent_magic.declare.values.tables import check_size, is_numbered, levels_of, plain_scalar, read_array, read_table
 
@@ -104,8 +112,8 @@ def _of_a_class(value: Any, inner: tuple[int, ...]) -> Any:
     if is_mapping(value):
         return _mapping(value, inner)
     is_bytes = isinstance(value, bytes | bytearray | memoryview)
-    if isinstance(value, Collection) and not is_bytes and not is_keyed(cast("object", value)):
-        return [_plain(one, inner) for one in cast("Collection[Any]", value)]
+    if not is_bytes and (items := items_of(value)) is not None:
+        return [_plain(one, inner) for one in items]
     return _by_pydantic(value)
 
 

@@ -25,6 +25,7 @@ from agent_magic.declare.values.inside import (
     is_keyed,
     is_mapping,
     is_single_use,
+    items_of,
     pairs_of,
     record_fields,
     single_use_in,
@@ -283,7 +284,7 @@ def _whole(value: Any, around: tuple[int, ...]) -> Any:
 def _rebuilt(same: Any, value: Any, inner: tuple[int, ...]) -> Any:
     if same is dict:
         return {_whole(name, inner): _whole(one, inner) for name, one in pairs_of(value)}
-    return same(_whole(one, inner) for one in value)
+    return same(_whole(one, inner) for one in items_of(value) or ())
 
 
 def _has_made_repr(kind: Any) -> bool:
