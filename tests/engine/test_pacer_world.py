@@ -178,6 +178,20 @@ def test_chance_at_the_start_is_not_taken_for_a_low_limit(part, seed):
     assert 0.7 < client.result.share("requests", 3_000, client.result.first_s, 60)
 
 
+@pytest.mark.parametrize(
+    ("rpm", "capacity_s", "part", "wait", "seed"),
+    [(3_000, 10, 0.04, None, 38), (3_000, 10, 0.1, "true", 23), (3_000, 10, 0.1, "true", 28), (300, 1, 0.04, None, 32)],
+)
+def test_refusals_by_chance_do_not_confirm_each_other(rpm, capacity_s, part, wait, seed):
+    """Unlucky draws, which measured what had just been sent as a limit: half of the true one is used, or more."""
+    world = World(Server(rpm, capacity_s=capacity_s, headers="none", wait=wait, stray=part), seed)
+    until_s = 120 if rpm > 500 else 300
+    jobs = draw(2 * rpm * until_s // 60 + 50, Random(seed))
+    client = Paced(world, jobs, Pacer(seed=seed), attempts=10**9)
+    world.run(until_s)
+    assert 0.5 < client.result.share("requests", rpm, client.result.first_s, until_s)
+
+
 def test_a_limit_of_output_is_not_taken_for_chance():
     """Answers differ in length, so what passes between two refusals of a limit varies too."""
     world = World(Server(otpm=6e5, headers="none"), 4)

@@ -61,6 +61,8 @@ reading is believed over both.
 * *Lowering the inferred limit at each refusal*: by then our own pace decides how much passes between two, so if chance
   refuses four in a hundred 0.05 of the limit is used. *Trying more by the time alone*: of 60 a minute one in fourteen
   was refused, so a limit is kept for a number of requests.
+* *A refusal that fits a limit as proof of it*, though it came while the limit was kept: chance fits as well. One of
+  twelve draws stayed at 0.03 to 0.5 of the true limit.
 * *A long `retry-after` as evidence of minutes*: proxies say ten times too much.
 * *Taking the first refusal for a limit of requests at once*: learned 5 s sooner, 0.5 to 5 % more refused by rate
   limits. *Refusals a little below that number as evidence for it*: they lower the number and prove nothing.

@@ -39,8 +39,8 @@ ROOM: Final = 1.05
 ROOM_S: Final = 0.02
 """There was room for a request if this much more had flowed in than was sent: requests overtake each other."""
 CONTRADICT: Final = 2
-"""Consecutive refusals that no limit explains from which refusals are by chance."""
-SHORT: Final = 2 / 3
+"""Refusals that no limit explains, with none between them after more was tried, from which they are by chance."""
+SHORT: Final = 0.8
 """Minimum share of the inflow that passes between two refusals of a limit; by chance it varies."""
 STRAYS: Final = 0.04
 GUESSED: Final = 25.0
@@ -71,9 +71,9 @@ class Window:
 
     Refusals of a proxy or of chance come at any load. A limit refuses nothing while less is sent than has passed
     before, so `has_room` keeps a bucket never fuller than the server's. A refusal despite room, or long before as much
-    has passed as the time before, speaks against the limit. After two of those, refusals are taken for chance: their
-    share is counted, and more is tried at once. When more are refused than that explains (a cumulative sum), there is
-    a limit too.
+    has passed as the time before, speaks against the limit. Any other that comes while the limit is kept
+    says nothing. After two that speak against it, refusals are taken for chance: their share is counted, and more is
+    tried at once. When more are refused than that explains (a cumulative sum), there is a limit too.
     """
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ class Window:
             self._count_stray()
             if had_room and not self.by_chance:
                 return False
-        elif not self.by_chance:
+        elif not self.by_chance and self._tried_s >= self._keep_s:
             self._strays = 0.0
         if self.by_chance:
             if not self._excess:
