@@ -20,8 +20,7 @@ from agent_magic.declare.user_code import run_user_code
 from agent_magic.declare.validation import check_name, check_positive, must_be
 from agent_magic.declare.values import PDF, pdf, picture_of
 from agent_magic.errors import AgentMagicError, DeclarationError, did_you_mean, shown_value
-from agent_magic.live.mcp.http import Http, code_of, has_ended, was_not_received, why
-from agent_magic.live.mcp.process import Process
+from agent_magic.live.mcp.transports import Http, Process, code_of, has_ended, was_not_received, why
 from agent_magic.machine import needs_processes
 from agent_magic.record.secret_scan import replaced
 
