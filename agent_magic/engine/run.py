@@ -331,7 +331,9 @@ class Engine:
         for one in decisions:
             if type(one) is Send:  # common cases are told apart in the cheapest way
                 if one.step in self._tasks:
-                    out.extend(self._begin_task(one, now))
+                    first = len(self.record.results[one.step].calls) + 1
+                    self.calls.want(one.step, 0, first, [self._tasks[one.step]], one.held_by)
+                    out.extend(self._begin_calls(now))
                     continue
                 self._settlement.granted[one.step] = now, one.held_by
                 out.append(one)
@@ -460,11 +462,6 @@ class Engine:
         return self._take(self.conductor.continue_turn(step, now), now)
 
     # calls of functions, and what people say of them
-
-    def _begin_task(self, send: Send, now: float) -> list[Action]:
-        first = len(self.record.results[send.step].calls) + 1
-        self.calls.want(send.step, 0, first, [self._tasks[send.step]], send.held_by)
-        return self._begin_calls(now)
 
     def _begin_calls(self, now: float) -> list[Action]:
         out: list[Action] = []

@@ -273,7 +273,7 @@ async def _in_process(
     timeout_s: float | None,
 ) -> Ran:
     """Call a function in another process; pickling runs user code, so it happens in a thread."""
-    name, tell = name_of(function), prints.write if prints is not None else _print
+    name, tell = name_of(function), prints.write if prints is not None else partial(print, end="")
 
     def pack() -> Ran:
         if remote is None:
@@ -314,10 +314,6 @@ def _result(work: Callable[[], Ran]) -> Ran:
         return work()
     except AgentMagicError as error:
         return failed(error)
-
-
-def _print(text: str) -> None:
-    print(text, end="")  # noqa: T201 - on behalf of a function in another process
 
 
 # the loop's own thread

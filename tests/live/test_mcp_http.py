@@ -21,7 +21,7 @@ from agent_magic.declare.tool import tools_of
 from agent_magic.declare.tool_result import ToolResult
 from agent_magic.errors import AgentMagicError, DeclarationError
 from agent_magic.live.functions import run_function, tool_result
-from agent_magic.live.mcp import McpServer, http, server
+from agent_magic.live.mcp import McpServer, server, transports
 from agent_magic.simulator import start
 from tests.live.mcp_web import ABOUT, ECHO, Asked, Web
 
@@ -219,7 +219,7 @@ WRONG: dict[str, tuple[Callable[[Asked], None], str]] = {
 @pytest.mark.parametrize("wrong", WRONG)
 def test_answers_that_are_none_are_failures_of_that_call(wrong: str, monkeypatch: pytest.MonkeyPatch, caplog):
     """It says which; the next call works, and nothing is logged."""
-    monkeypatch.setattr(http, "MOST_BYTES", 2_000)
+    monkeypatch.setattr(transports, "MOST_BYTES", 2_000)
     answer, said = WRONG[wrong]
 
     def respond(asked: Asked) -> None:
@@ -319,7 +319,7 @@ def test_a_server_that_asks_to_be_asked_at_once_is_not_asked_in_a_loop():
         while web.count("GET") < 2:
             assert "x" == call(found, text="x").content
         asked, took_s = web.count("GET"), time.monotonic() - began
-    assert asked <= 2 + took_s / http.LISTEN_EVERY_S
+    assert asked <= 2 + took_s / transports.LISTEN_EVERY_S
 
 
 def test_tools_that_are_others_now_count_in_the_next_plan():

@@ -71,7 +71,8 @@ class Queues:
     ) -> None:
         turns = order.turns
         self._name = name
-        self._numbers, self._line_of = ({"": 0}, [0] * len(turns)) if name is None else _numbered(name, len(turns))
+        self._numbers = numbers = dict[str, int]() if name is not None else {"": 0}  # by first appearance
+        self._line_of = [0 if name is None else numbers.setdefault(name(n), len(numbers)) for n in range(len(turns))]
         count = len(self._numbers)
         self._order, self._turns, self._by_turn, self.barrier = order, turns, order.by_turn, barrier
         self._waiting: list[list[int]] = [[] for _ in range(count)]
@@ -166,11 +167,6 @@ class Queues:
         opened_s = since_s if self.barrier is None else self.barrier.opened_s(agent)
         held_s = opened_s - since_s
         return self.barrier.reason if self.barrier is not None and held_s > 0 and held_s >= now - opened_s else ""
-
-
-def _numbered(name: Callable[[int], str], count: int) -> tuple[dict[str, int], list[int]]:
-    numbers: dict[str, int] = {}
-    return numbers, [numbers.setdefault(name(agent), len(numbers)) for agent in range(count)]
 
 
 def barrier_of(dag: Dag, policy: Policy) -> Barrier | None:
