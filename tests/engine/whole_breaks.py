@@ -264,7 +264,7 @@ BREAKS: dict[str, Break] = {
     "slots go to whoever asks last": (Session, "_first", the_first_gets_all),
     "nobody is offered a slot": (Session, "offer", always(None)),
     "a slot is not given back": (Seat, "give", keeps_one),
-    "a run that is over keeps its seat": (Seat, "leave", always(None)),
+    "a run that is over keeps its seat": (Session, "forget", always(None)),
     "the pacer counts what was stopped": (Gate, "settle", keeps_its_turn),
     "a budget counts what was stopped": (Budget, "settle", keeps_what_was_stopped),
     "runs take no turns": (ClassPacer, "_ahead", always(None)),
