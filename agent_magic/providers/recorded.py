@@ -28,7 +28,7 @@ from agent_magic.record.results import RunRecord, conversation_of
 from agent_magic.record.task_inputs import Taken, differing, read
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable, Iterator
+    from collections.abc import AsyncGenerator, Iterator
 
     from agent_magic.declare.plan import Plan
     from agent_magic.providers.base import Stream
@@ -163,7 +163,8 @@ class Match:
         return max((event.at_s for event in self.record.events), default=0.0)
 
     def found(self) -> RunRecord:
-        record = RunRecord(self.plan, began_at=self.record.began_at, models=self._models, origin="cassette")
+        models = map(model_of, self.plan.agents)
+        record = RunRecord(self.plan, began_at=self.record.began_at, models=models, origin="cassette")
         record.replays_simulation, record.replayed = self.run.simulated, self.record.replayed
         record.redacted, record.same = self.run.redacted, self.run.same(self.plan) if self.run.redacted else None
         for event in self.events():
@@ -192,10 +193,6 @@ class Match:
             return terms
         known = len(terms.work_s) == count
         return terms._replace(work_s=tuple(terms.work_s[self._places[one]] for one in range(count)) if known else None)
-
-    @property
-    def _models(self) -> Iterable[str]:
-        return map(model_of, self.plan.agents)
 
     def _end_of_all(self) -> float | None:
         return self.run.ended_s if len(self.run.agents) == len(self.plan) else None

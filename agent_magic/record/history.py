@@ -29,11 +29,9 @@ class Past(NamedTuple):
     Attributes:
         calls: True if it calls tools, so that another turn followed.
         elsewhere: True if it was simulated by another mock server: its length counts, its seconds do not.
-        prompt: Fingerprint of what the agent is told, see `agent_magic.declare.step.prompt_of`; empty if unknown, as in
-            ledgers of earlier versions.
-        cascade: Fingerprint of its cascade, see `agent_magic.declare.step.cascade_of`; empty for none.
+        prompt: Fingerprint of the agent's declaration (`prompt_of`); empty if unknown.
         rounds: Rounds of its loop; 0 for no loop or unknown.
-        shared: True if it was shared with an identical step: needed, but neither asked nor paid.
+        shared: True if an identical step asked and paid.
     """
 
     agent: str

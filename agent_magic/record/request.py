@@ -45,15 +45,14 @@ class Request(NamedTuple):
 
     Attributes:
         context: Text before everything else, shared with other requests.
-        cached: True to ask the provider to cache it.
-        ttl: Lifetime of that cache entry.
+        cached: True to ask the provider to cache it, for `ttl`.
         tools: Tool definitions as a JSON array; empty for none.
-        schema: JSON schema of the answer; empty for text. The answer has its fields in this order.
+        schema: JSON schema of the answer, whose fields keep this order; empty for text.
         tool_choice: `none` to forbid tool calls; empty to leave it to the model.
         cached_turns: True to ask the provider to cache the whole conversation for its next turn.
-        returned: Pictures and PDFs returned by tools. `messages` has their sha256 instead of the bytes.
+        returned: Pictures and PDFs returned by tools, which `messages` name by their sha256.
         shared: Length of the prompt's shared context if it has several parts; otherwise 0.
-        options: Pass-through options of its agent, such as `temperature`, as a JSON object; empty for none.
+        options: Pass-through options of its agent as a JSON object; empty for none.
         opening: Number of `messages` before the first answer, if it continues a conversation.
     """
 
@@ -225,7 +224,9 @@ def without_thinking(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     found: list[Message] = []
     for one in messages:
         blocks: Any = read_blocks(one.content) if "thinking" in one.content else None
-        kept: list[Any] = [block for block in blocks or () if isinstance(block, dict) and not _is_thought(block)]
+        kept: list[Any] = [
+            block for block in blocks or () if isinstance(block, dict) and block.get("type") not in THINKING
+        ]
         if not isinstance(blocks, list) or len(kept) == len(cast("list[Any]", blocks)):
             found.append(one)
         elif kept:

@@ -473,7 +473,6 @@ class RunRecord:
     """One execution of a plan, told by its events. Grows during the run.
 
     Attributes:
-        home: Home of a run read from a ledger; see `agent_magic.record.files`.
         resumes: `uid` of the run it continues; empty for none.
         keeper: Stores its baselines, if the run is kept.
         replayed: Original source of replayed attempts, by agent and number of the attempt.

@@ -39,13 +39,10 @@ class Overrides:
     Attributes:
         text: The text of the response, or before its calls; empty: an answer without content.
         think: The thinking; empty: generated text, `redacted`: a redacted block.
-        expire: Expire, if in a batch.
-        tokens: Exact length of the text in tokens.
         calls_given: True if directives or script set the calls of all turns of this prompt.
         broken: True if call arguments are invalid JSON; only if streamed eagerly.
-        pace: Exact tokens per second.
         every_s: For `drip`: seconds between two bytes.
-        status: An HTTP status; from 400 an error response; 200 goes with `fault: html`.
+        status: From 400 an error response; 200 goes with `fault: html`.
     """
 
     text: str | None = None

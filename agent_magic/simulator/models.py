@@ -15,7 +15,6 @@ class Model:
     """One model.
 
     Attributes:
-        family: `haiku`, `sonnet`, `opus`, `fable` or `mythos`; decides the pace.
         pool: The rate-limit pool; its models share limits.
         cache_min: The shortest cached prefix, in tokens.
         sampling: True if `temperature`, `top_p` and `top_k` are accepted.

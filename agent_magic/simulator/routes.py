@@ -47,14 +47,6 @@ def _page(asked: Asked) -> tuple[int, str | None]:
     return (int(limit) if limit.isdigit() else PAGE), asked.query.get("after_id")
 
 
-def _list_batches(service: Service, asked: Asked, _entry: Entry, now_s: float) -> Exchange:
-    return _found(service.batches.list(*_page(asked), now_s))
-
-
-def _list_models(_service: Service, asked: Asked, _entry: Entry, _now_s: float) -> Exchange:
-    return _found(page_of([describe(one) for one in MODELS.values()], *_page(asked)))
-
-
 def _model(_service: Service, asked: Asked, _entry: Entry, _now_s: float) -> Exchange:
     model = MODELS.get(asked.id)
     if model is None:
@@ -69,7 +61,7 @@ ROUTES: Mapping[tuple[str, str], Answer] = {
         service, asked.body, entry, now_s
     ),
     ("POST", BATCHES): lambda service, asked, _, now_s: _looked_at(*service.batches.create(asked.body, now_s)),
-    ("GET", BATCHES): _list_batches,
+    ("GET", BATCHES): lambda service, asked, _, now_s: _found(service.batches.list(*_page(asked), now_s)),
     ("GET", f"{BATCHES}/{{id}}"): lambda service, asked, _, now_s: _looked_at(*service.batches.look(asked.id, now_s)),
     ("POST", f"{BATCHES}/{{id}}/cancel"): lambda service, asked, _, now_s: _found(
         service.batches.cancel(asked.id, now_s)
@@ -78,7 +70,9 @@ ROUTES: Mapping[tuple[str, str], Answer] = {
     ("GET", RESULTS): lambda service, asked, _, now_s: Exchange(
         whole(200, b"".join(service.batches.results(asked.id, now_s)), content_type=LINES_TYPE)
     ),
-    ("GET", MODEL_LISTS[0]): _list_models,
+    ("GET", MODEL_LISTS[0]): lambda _service, asked, _entry, _now_s: _found(
+        page_of([describe(one) for one in MODELS.values()], *_page(asked))
+    ),
     ("GET", MODEL_LISTS[1]): _model,
 }
 """By method and path."""

@@ -100,17 +100,17 @@ def _lead(text: str) -> str | None:
 def _phrases(text: str) -> list[str]:
     """Return the distinct runs of up to three uncommon words."""
     words = _WORD_OR_BREAK.findall(text)
-    runs = (list(run) for telling, run in groupby(words, _is_telling) if telling)
+    runs = (
+        list(run)
+        for telling, run in groupby(words, lambda word: word[0].isalpha() and word.lower() not in COMMON)
+        if telling
+    )
     return list(dict.fromkeys(" ".join(run) for run in runs if len(run) <= 3 and len("".join(run)) > 2))
 
 
 def _inside(phrase: str) -> str:
     """Lower the case for mid-sentence use; a name keeps its capital."""
     return phrase[:1].lower() + phrase[1:] if " " in phrase and phrase[1:].islower() else phrase
-
-
-def _is_telling(word: str) -> bool:
-    return word[0].isalpha() and word.lower() not in COMMON
 
 
 MOST_WORDS = 3

@@ -116,7 +116,7 @@ class Claude(Provider):
         self.credentials = Key()
         kinds = [kind.__name__ for kind in type(client).__mro__]
         self.price_list = next((SELLERS[one] for one in kinds if one in SELLERS), "anthropic")
-        self._open: PerLoop[AsyncAnthropic] = PerLoop(self._make, _close)
+        self._open: PerLoop[AsyncAnthropic] = PerLoop(self._make, lambda sdk: sdk.close())
         self._schemas = SchemaWatch()
         self._notes: list[str] = []
         self._noted: set[str] = set()
@@ -346,10 +346,6 @@ class Claude(Provider):
             why, hint = excerpt(error), "Check the ANTHROPIC_ variables of the environment, and its proxies."
             raise DeclarationError(f"The SDK cannot make a client: {why}.", hint=hint) from None  # hides it
         return sdk
-
-
-async def _close(sdk: AsyncAnthropic) -> None:
-    await sdk.close()
 
 
 def as_provider(client: Provider | AsyncAnthropic | None) -> Provider:

@@ -1,13 +1,12 @@
 """Requests of the Messages API: their bodies, and how they are sent.
 
 A cached prefix is tools, then system, then messages, so the shared context comes before the agent's own text. A mark
-at the top level moves with the end of a conversation: each turn reads the entry of the last. Source: the vendor's
-pages on the Messages API and on prompt caching.
+at the top level moves with the end of a conversation. Source: the vendor's pages on the Messages API and on prompt
+caching.
 
 The SDK's `messages.create` copies a body piece by piece and looks for tracers: a sixth of the cost of a turn
-(2026-11-25). So if the client is ours and nothing watches the method, the body is written as text, with each message in
-its stored form, and sent through the client's `post`. A user's client, a replaced method, or OpenTelemetry see each
-request go through the method.
+(2026-11-25). So if the client is ours and nothing watches the method, the body is written as text and sent through the
+client's `post`.
 """
 
 from __future__ import annotations

@@ -109,7 +109,9 @@ class Chat(Provider):
         self.prices, self.is_free = checked_prices(prices), bool(free)
         self.credentials = None if api_key is None and not given else Key()
         self._endpoint = endpoint
-        self._open: PerLoop[AsyncClient] = PerLoop(functools.partial(http_client, self._base_url), _close)
+        self._open: PerLoop[AsyncClient] = PerLoop(
+            functools.partial(http_client, self._base_url), lambda http: http.aclose()
+        )
         self._dialects: dict[str, Dialect] = {}
         self._schemas = SchemaWatch()
         self._notes: list[str] = []
@@ -304,10 +306,6 @@ def _models_in(text: str) -> list[str]:
         return [str(one["id"]) for one in found["data"]]
     except (ValueError, RecursionError, TypeError, LookupError):
         return []
-
-
-async def _close(http: AsyncClient) -> None:
-    await http.aclose()
 
 
 def _base_of(base_url: object) -> str:

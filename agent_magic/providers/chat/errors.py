@@ -70,11 +70,6 @@ class Told(NamedTuple):
     prompt: int | None = None
     context: int | None = None
 
-    @property
-    def is_too_long(self) -> bool:
-        said = " ".join([self.message, *self.words])
-        return says_too_long(said)
-
 
 def read_error(body: Any) -> Told:
     """Read `{"error": {...}}`, or one of the forms that other servers write."""
@@ -122,7 +117,7 @@ def error_of(
         status = told.status or next(known, 500)
     if told.words & FILTERED:
         return Refused(f"The server's filter refused this: {message} ({status}).", category="content_filter")
-    if told.is_too_long and status != TOO_MANY:
+    if says_too_long(" ".join([told.message, *told.words])) and status != TOO_MANY:
         return Rejected(f"{_lengths(told, request)} {SHORTER} The server says: {message} ({status}).", status=status)
     if status == TOO_MANY:
         again = should_retry(headers)

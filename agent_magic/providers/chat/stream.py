@@ -5,9 +5,8 @@ even after `[DONE]`. Counts with or after the `finish_reason` are final. Thinkin
 answer. A proxy that reconnects may begin again half way: earlier text is no part of the answer, and no count covers
 it.
 
-Server-sent events are read from any server: lines end with LF, CRLF or CR, and with nothing else that JSON may contain;
-comments keep a connection open; chunks may end within a character; the last event may lack its blank line. Source: the
-WHATWG's HTML standard, "Server-sent events".
+Lines end with LF, CRLF or CR, and with nothing else that JSON may contain; chunks may end within a character; the last
+event may lack its blank line. Source: the WHATWG's HTML standard, "Server-sent events".
 """
 
 from __future__ import annotations

@@ -310,10 +310,6 @@ def _state(link: Link) -> str:
     return f"{link.name} has {link.streams}, {why}"
 
 
-def _jobs(link: Link) -> tuple[int, int]:
-    return link.jobs, link.streams
-
-
 class Hub(Protocol):
     """The source of workers. Its methods raise `OSError` if it does not answer."""
 
@@ -421,7 +417,7 @@ class Fleet:
 
     async def run(self, job: bytes, tell: Callable[[str], object]) -> tuple[bytes, str]:
         """See `agent_magic.providers.base.Remote`."""
-        link = self._free(_jobs) or await self._wait()
+        link = self._free(lambda link: (link.jobs, link.streams)) or await self._wait()
         try:
             return await link.run(job, tell)
         finally:

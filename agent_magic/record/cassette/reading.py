@@ -83,14 +83,11 @@ class RecordedAgent:
 
     @property
     def whole(self) -> bool:
-        numbers = [call.number for call in self.calls]
-        return numbers == list(range(1, len(numbers) + 1)) and len(numbers) == (
-            self.expected if self.expected is not None else len(numbers) if self._has_end else -1
-        )
-
-    @property
-    def _has_end(self) -> bool:
-        return bool(self.calls) and any(isinstance(event, AgentEnded) for event in self.calls[-1].then)
+        if [call.number for call in self.calls] != list(range(1, len(self.calls) + 1)):
+            return False
+        if self.expected is not None:
+            return self.expected == len(self.calls)
+        return any(isinstance(event, AgentEnded) for call in self.calls[-1:] for event in call.then)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,20 +16,19 @@ Who writes when
 ---------------
 The live driver calls a run's `Journal` on the event loop: `ask` before a request (it serves the answer, says that
 another run is buying it, or takes a lease and commits the start), `keep` when the answer is complete, `write` after a
-failure, `close` at the end. Each commits everything that is new of the run in one transaction. With a write-ahead log
-a commit takes 0.1 ms and no `fsync`; a thread then does the `fsync`, shared by all who wait in `on_disk`, and only
-then is the answer shown. A heartbeat thread renews leases and checkpoints the log; another writes answers of more
-than 256 KB.
+failure, `close` at the end. Each commits all that is new in one transaction. With a write-ahead log a commit takes 0.1
+ms and no `fsync`; a thread does the `fsync`, shared by all who wait in `on_disk`, and only then is the answer shown. A
+heartbeat thread renews leases and checkpoints the log; another writes answers of more than 256 KB.
 
 Another process that holds the file locked is normal for milliseconds. The first commit that meets it waits 50 ms, the
-following ones not at all: `ask` says `Busy`, `on_disk` sleeps between tries, and both give up after 30 s. What `close`
-cannot write the heartbeat writes later.
+following ones not at all: `ask` says `Busy`, `on_disk` tries again, and both give up after 30 s. What `close` cannot
+write the heartbeat writes later.
 
 After a kill
 ------------
 The write-ahead log outlives the process, so every commit does. The next run marks the runs of dead processes as lost,
-frees their leases and notes the requests that may have been billed. `open` completes such a run: finished answers,
-and the reason why others are missing.
+frees their leases and notes what may have been billed. `open` completes such a run: finished answers, and the reason
+why others are missing.
 
 Damage
 ------
@@ -40,7 +39,7 @@ Tried and lost
 --------------
 * `synchronous=FULL`: an `fsync` on the loop for every answer, 3.4 ms each instead of one shared by all that arrive.
 * Writing on a thread throughout: between the reply and the commit a stop could find an answer without an owner.
-* Trusting SQLite's word that a network file system carries a write-ahead log: the first write failed. It is tried out.
+* Trusting SQLite's word that a network file system carries a write-ahead log: the first write failed.
 * Leases by wall clock: a laptop that woke up lost them, and a clock a day ahead took them over.
 * Opening the file to look at it: closing it drops the locks of this process's own connection (SQLite's "How to
   corrupt", 2.2), and another process then deletes the log.

@@ -1,10 +1,8 @@
 """The contract between the live driver and a *ledger*, which keeps answers and runs; a *journal* records one run in it.
 
-An attempt is `planned -> started -> finished | failed | cancelled | unknown`: `started` is stored before a request is
-sent, `finished` before its answer is shown, priced or passed on; `unknown` was under way when its kernel was killed.
-
-Answers are kept by the fingerprint of their request, endpoint included, in order for repeated identical requests.
-Refusals are never served again, simulated answers only on demand.
+An attempt is `planned -> started -> finished | failed | cancelled | unknown`; `unknown` was under way when its kernel
+was killed. Answers are kept by the fingerprint of their request, endpoint included, in order for repeated identical
+requests. Refusals are never served again, simulated answers only on demand.
 """
 
 from __future__ import annotations

@@ -327,7 +327,8 @@ class SqliteJournal:
             with suppress(*FAILURES):  # met again when it is stored here; a stop meanwhile finds the answer kept
                 await asyncio.wrap_future(self._large[place][1])
             self._store_large(place)
-        while self._waits(place):  # another process has the file locked
+        # Another process may have the file locked.
+        while place not in self._in_memory and any((one.agent, one.number) == place for one in self._new):
             await asyncio.sleep(LOOK_S)
             self.write()
         wanted = self._commits
@@ -335,9 +336,6 @@ class SqliteJournal:
             if self._syncing is None or self._syncing.done():
                 self._syncing = asyncio.get_running_loop().run_in_executor(None, self._sync, self._commits)
             await asyncio.shield(self._syncing)
-
-    def _waits(self, place: tuple[int, int]) -> bool:
-        return place not in self._in_memory and any((one.agent, one.number) == place for one in self._new)
 
     def _sync(self, commits: int) -> None:
         try:
