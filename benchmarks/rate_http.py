@@ -22,8 +22,7 @@ from agent_magic.api import Agent, Plan, Policy, Session
 from agent_magic.engine.admission.key import Key
 from agent_magic.engine.pacing.pacer import Hold, Pacer
 from agent_magic.errors import CallError, RateLimited
-from agent_magic.providers.anthropic.client import Claude
-from agent_magic.providers.anthropic.wire import body
+from agent_magic.providers.anthropic.client import Claude, body
 from agent_magic.providers.base import Stream
 from agent_magic.record.request import Request
 from agent_magic.simulator import start

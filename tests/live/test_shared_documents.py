@@ -11,7 +11,7 @@ from agent_magic.declare.baseline import one_agent
 from agent_magic.engine.admission.prefix import prefix_of
 from agent_magic.engine.requests import ask
 from agent_magic.notebook.planning import _prompts_text
-from agent_magic.providers.anthropic import wire
+from agent_magic.providers.anthropic import client as sending
 from agent_magic.record.codec import to_json
 from agent_magic.simulator import child
 from tests.pdfs import pages
@@ -151,7 +151,7 @@ def several(case):
 def test_several_parts_are_one_context(client, case, tmp_path):
     """Pictures, documents and texts in their order: the last has the mark, and all are written and read once."""
     made = several(case)
-    blocks = wire.body(next(_asked(made)))["messages"][0]["content"]
+    blocks = sending.body(next(_asked(made)))["messages"][0]["content"]
     assert [None, {"type": "ephemeral"}, None] == [one.get("cache_control") for one in blocks]
     kinds = ["image" if case == "a list" else "document", "document" if case.startswith("a tuple") else "text", "text"]
     assert kinds == [one["type"] for one in blocks]

@@ -8,9 +8,8 @@ import pytest
 
 from agent_magic.api import Claude, Request
 from agent_magic.declare.tool import ServerTool
-from agent_magic.providers.anthropic.client import DEFAULT_URL
+from agent_magic.providers.anthropic.client import DEFAULT_URL, body
 from agent_magic.providers.anthropic.models import lacks, limit_class, server_tool
-from agent_magic.providers.anthropic.wire import body
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic.errors import DeclarationError, Rejected
-from agent_magic.providers.anthropic.wire import body, body_text
+from agent_magic.providers.anthropic.client import body, body_text
 from agent_magic.providers.base import EVERYTHING
 from agent_magic.providers.capabilities import check_request
 from agent_magic.record.codec import from_json, to_json
@@ -48,7 +48,7 @@ def over_http(plan: am.Plan, **more: Any) -> tuple[Any, list[dict[str, Any]]]:
 def test_they_reach_the_server_as_they_were_given(own: bool, monkeypatch):
     """By the bytes of ours and by the SDK's method; nothing else differs from a request without them."""
     if not own:
-        monkeypatch.setattr("agent_magic.providers.anthropic.wire._is_unwatched", lambda *_: False)
+        monkeypatch.setattr("agent_magic.providers.anthropic.client._is_unwatched", lambda *_: False)
     _, (plain,) = over_http(am.Plan([am.Agent("a", "Hi.", model=OLDER)]))
     run, (asked,) = over_http(am.Plan([am.Agent("a", "Hi.", model=OLDER, **ALL)]))
     assert run.ok

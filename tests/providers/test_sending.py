@@ -15,7 +15,7 @@ from anthropic.resources import AsyncMessages
 import agent_magic as am
 from agent_magic.declare.content import Placed
 from agent_magic.declare.values import text_document
-from agent_magic.providers.anthropic.wire import _is_unwatched, body, body_text
+from agent_magic.providers.anthropic.client import _is_unwatched, body, body_text
 from agent_magic.providers.base import Stream
 from agent_magic.record.request import Message, Request
 from tests.providers.wire import WHOLE, reply, serving
@@ -93,7 +93,7 @@ def ours(url):
 def test_both_ways_send_the_same(case, monkeypatch):
     """Headers and body, whoever writes them."""
     head, sent = ask(REQUESTS[case], ours)
-    monkeypatch.setattr("agent_magic.providers.anthropic.wire._is_unwatched", lambda *_: False)
+    monkeypatch.setattr("agent_magic.providers.anthropic.client._is_unwatched", lambda *_: False)
     other, theirs = ask(REQUESTS[case], ours)
     assert theirs == sent
     drop = {"host", "content-length"}  # JSON may be written with other white space
