@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeVar
 
-from agent_magic.simulator import tokens
-from agent_magic.simulator.api import Json, invalid
+from agent_magic.simulator.api import Json, count_tokens, cut_text, invalid, pieces_of
 from agent_magic.simulator.calls import (
     CODE_NAMES,
     Wanted,
@@ -87,27 +86,27 @@ class Block:
 
 def text_block(text: str, rng: Random, citations: tuple[Json, ...] = ()) -> Block:
     late = tuple({"type": "citations_delta", "citation": each} for each in citations)
-    return Block("text", text, tuple(tokens.pieces(text, rng)), late=late, tokens=tokens.count(text))
+    return Block("text", text, tuple(pieces_of(text, rng)), late=late, tokens=count_tokens(text))
 
 
 def thinking_block(text: str, signature: str, length: int, rng: Random, *, shown: bool) -> Block:
     """Without `shown` its text is empty."""
     seen = text if shown else ""
     late = {"type": "signature_delta", "signature": signature}
-    return Block("thinking", seen, tuple(tokens.pieces(seen, rng)), late=(late,), tokens=length)
+    return Block("thinking", seen, tuple(pieces_of(seen, rng)), late=(late,), tokens=length)
 
 
 def call_block(kind: str, number: str, name: str, given: Json, rng: Random, *, eager: bool = False) -> Block:
     """`eager` streams arguments as they are written, else each when complete."""
     text = json.dumps(given)
-    pieces = tuple(tokens.pieces(text, rng)) if eager else _by_argument(given)
-    return Block(kind, text, pieces, {"id": number, "name": name}, tokens=tokens.count(text))
+    pieces = tuple(pieces_of(text, rng)) if eager else _by_argument(given)
+    return Block(kind, text, pieces, {"id": number, "name": name}, tokens=count_tokens(text))
 
 
 def cut(block: Block, most: int) -> Block:
     if block.tokens <= most:
         return block
-    text = tokens.cut(block.text, most)
+    text = cut_text(block.text, most)
     pieces, left = list[str](), len(text)
     for piece in block.pieces:
         pieces.append(piece[:left])
@@ -244,7 +243,7 @@ class _Composer:
         chain = self._request.chain or _chain_of(self._request)
         for block in blocks:
             chain.add(f"assistant:{block.kind}", canonical(block.whole()))
-        length, shown = tokens.count(thought), self._request.thinking.shown
+        length, shown = count_tokens(thought), self._request.thinking.shown
         if thought == "redacted":
             data = chain.sign("redacted_thinking", "", length)
             return [*blocks, Block("redacted_thinking", fields={"data": data}, tokens=length)]
@@ -345,11 +344,11 @@ def _chain_of(request: Request) -> Chain:
 
 def _fitted(text: str, wanted: int, subject: Subject, rng: Random) -> str:
     """Cut or extend a text to exactly `wanted` tokens."""
-    parts, length = [text], tokens.count(text)
+    parts, length = [text], count_tokens(text)
     while length < wanted:
         parts.append(more(subject, rng))
-        length += tokens.count(parts[-1])
-    return tokens.cut("\n\n".join(parts), wanted)
+        length += count_tokens(parts[-1])
+    return cut_text("\n\n".join(parts), wanted)
 
 
 def _stopped(text: str, sequences: tuple[str, ...]) -> tuple[str, str | None]:

@@ -1,10 +1,11 @@
-"""What the APIs have in common: decoded JSON, and error responses."""
+"""What the APIs have in common: decoded JSON, error responses, and tokens of four bytes of UTF-8 each."""
 
 from __future__ import annotations
 
 import math
 import sys
 from dataclasses import KW_ONLY, dataclass
+from random import Random
 from typing import Any, TypeAlias, cast
 
 Json: TypeAlias = dict[str, Any]
@@ -88,3 +89,35 @@ def chat_error(error: Json) -> Json:
 
 def invalid(message: str, *, code: str | None = None) -> ApiError:
     return ApiError(400, message, code=code)
+
+
+BYTES_PER_TOKEN = 4
+
+
+def _bytes(text: str) -> bytes:
+    # A JSON body may have lone surrogates, which count like other characters.
+    return text.encode("utf-8", "surrogatepass")
+
+
+def count_tokens(text: str) -> int:
+    size = len(text) if text.isascii() else len(_bytes(text))
+    return -(-size // BYTES_PER_TOKEN)
+
+
+def cut_text(text: str, tokens: int) -> str:
+    if text.isascii():
+        return text[: tokens * BYTES_PER_TOKEN]
+    return _bytes(text)[: tokens * BYTES_PER_TOKEN].decode("utf-8", "ignore")
+
+
+def pieces_of(text: str, rng: Random) -> list[str]:
+    """Three to eight tokens each, split at spaces if possible."""
+    found: list[str] = []
+    start = 0
+    while start < len(text):
+        size = int(12 + 20 * rng.random())
+        space = text.find(" ", start + size, start + size + 12)
+        end = space if space > 0 else start + size
+        found.append(text[start:end])
+        start = end
+    return found

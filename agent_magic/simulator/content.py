@@ -13,8 +13,7 @@ import re
 import zlib
 from collections.abc import Iterable
 
-from agent_magic.simulator import tokens
-from agent_magic.simulator.api import ApiError, Json, as_list, as_object, invalid
+from agent_magic.simulator.api import ApiError, Json, as_list, as_object, count_tokens, invalid
 from agent_magic.simulator.models import Model
 
 PATCH = 28
@@ -127,10 +126,10 @@ def tokens_of(block: Json, model: Model) -> int:
         return pages * min(most, fewest + len(pdf) // pages // 40)
     if kind == "content":
         return sum(
-            tokens.count(str(each.get("text", ""))) if each.get("type") == "text" else tokens_of(each, model)
+            count_tokens(str(each.get("text", ""))) if each.get("type") == "text" else tokens_of(each, model)
             for each in blocks_of(source.get("content"))
         )
-    return tokens.count(data) if kind == "text" else MEDIA_TOKENS
+    return count_tokens(data) if kind == "text" else MEDIA_TOKENS
 
 
 def check_media(found: Iterable[tuple[str, Json]], model: Model) -> None:

@@ -15,8 +15,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from agent_magic.simulator import content, thinking, tokens
-from agent_magic.simulator.api import ApiError, Json, as_flag, as_int, as_list, as_object, as_text, invalid
+from agent_magic.simulator import content, thinking
+from agent_magic.simulator.api import (
+    ApiError,
+    Json,
+    as_flag,
+    as_int,
+    as_list,
+    as_object,
+    as_text,
+    count_tokens,
+    invalid,
+)
 from agent_magic.simulator.content import blocks_of, check_media, source_of
 from agent_magic.simulator.models import MODELS, Model
 from agent_magic.simulator.thinking import USUAL, Chain, Thinking
@@ -311,13 +321,13 @@ def _schema(body: Json) -> Json | None:
 
 def _segments(body: Json, tools: Tools, messages: Iterable[Json], model: Model) -> tuple[Segment, ...]:
     """The top-level `cache_control` applies to the last one."""
-    found = [Segment("tool", text := _canonical(tool), tokens.count(text), _ttl_s(tool)) for tool in tools.offered]
+    found = [Segment("tool", text := _canonical(tool), count_tokens(text), _ttl_s(tool)) for tool in tools.offered]
     if wanted := _format(body):
         # The API turns it into an instruction. Another format empties the cache, so it stands in front.
         text = _canonical(wanted)
-        found.append(Segment("format", text, FORMAT_OVERHEAD + tokens.count(text)))
+        found.append(Segment("format", text, FORMAT_OVERHEAD + count_tokens(text)))
     if isinstance(system := body.get("system") or (), str):
-        found.append(Segment("system", system, tokens.count(system)))
+        found.append(Segment("system", system, count_tokens(system)))
     else:
         found += [_segment("system", block, model) for block in content.blocks_of(system)]
     said = [part for message in messages for part in _message_segments(message, model)]
@@ -340,7 +350,7 @@ def _settings(body: Json, said: Sequence[Segment]) -> Json:
 def _message_segments(message: Json, model: Model) -> list[Segment]:
     role, given = message["role"], message["content"]
     if isinstance(given, str):
-        return [Segment(f"{role}:text", given, tokens.count(given) + MESSAGE_OVERHEAD)]
+        return [Segment(f"{role}:text", given, count_tokens(given) + MESSAGE_OVERHEAD)]
     found = [_segment(f"{role}:{block['type']}", block, model) for block in content.blocks_of(given)]
     found[0] = replace(found[0], tokens=found[0].tokens + MESSAGE_OVERHEAD)
     return found
@@ -355,14 +365,14 @@ def _tokens_of(block: Json, model: Model) -> int:
     """Citations are free; thinking is counted with its signature."""
     kind = block.get("type")
     if kind == "text":
-        return tokens.count(str(block.get("text", "")))
+        return count_tokens(str(block.get("text", "")))
     if kind in ("image", "document"):
         return content.tokens_of(block, model)
     if kind in thinking.BLOCKS:
         return 0
     nested = content.blocks_of(block.get("content")) if kind in ("tool_result", "search_result") else []
     rest = {key: value for key, value in block.items() if not (nested and key == "content")}
-    return tokens.count(_canonical(rest)) + sum(_tokens_of(each, model) for each in nested)
+    return count_tokens(_canonical(rest)) + sum(_tokens_of(each, model) for each in nested)
 
 
 def _ttl_s(block: Json) -> int | None:

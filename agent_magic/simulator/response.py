@@ -12,15 +12,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
 
-from agent_magic.simulator import tokens
 from agent_magic.simulator.answer import Answer, Block
-from agent_magic.simulator.api import ApiError, Json
+from agent_magic.simulator.api import BYTES_PER_TOKEN, ApiError, Json
 from agent_magic.simulator.caching import InputUsage
 from agent_magic.simulator.directives import Overrides
 from agent_magic.simulator.models import Timing
 from agent_magic.simulator.request import Request
 from agent_magic.simulator.thinking import BLOCKS
-from agent_magic.simulator.tokens import BYTES_PER_TOKEN
 
 JSON_TYPE = "application/json"
 SSE_TYPE = "text/event-stream; charset=utf-8"
@@ -176,9 +174,9 @@ def _texts(block: Block, timing: Timing) -> Iterator[Frame]:
     size = 0
     for piece in block.pieces:
         # The first piece is sent at the time to the first token, a later one when it is complete.
-        at_s = timing.at_s(size // tokens.BYTES_PER_TOKEN)
+        at_s = timing.at_s(size // BYTES_PER_TOKEN)
         size += len(piece.encode("utf-8", "surrogatepass"))
-        yield Frame(at_s, delta(piece), -(-size // tokens.BYTES_PER_TOKEN))
+        yield Frame(at_s, delta(piece), -(-size // BYTES_PER_TOKEN))
     for each in block.late:
         yield Frame(timing.at_s(block.tokens), event("content_block_delta", index=0, delta=each), block.tokens)
 

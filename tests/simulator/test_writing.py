@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magic.simulator import content, models, tokens, writer
+from agent_magic.simulator import api, content, models, writer
 from agent_magic.simulator.structured import fill, schema_of
 from agent_magic.simulator.writer import subject_of
 
@@ -25,15 +25,15 @@ def write(prompt: str, system: str, rng: Random) -> str:
 @given(text=st.text(), limit=st.integers(0, 50), seed=st.integers())
 def test_tokens_add_up(text, limit, seed) -> None:
     """A cut text has at most the tokens asked for and begins the text; pieces joined are the text."""
-    cut = tokens.cut(text, limit)
-    assert tokens.count(cut) <= limit
+    cut = api.cut_text(text, limit)
+    assert api.count_tokens(cut) <= limit
     assert text.startswith(cut)
-    assert text == "".join(tokens.pieces(text, Random(seed)))
+    assert text == "".join(api.pieces_of(text, Random(seed)))
 
 
 def test_token_length() -> None:
     """A token is four bytes, the last one may be shorter."""
-    assert [0, 1, 1, 2, 1] == [tokens.count(text) for text in ("", "a", "abcd", "abcde", "é")]
+    assert [0, 1, 1, 2, 1] == [api.count_tokens(text) for text in ("", "a", "abcd", "abcde", "é")]
 
 
 @pytest.mark.parametrize(
