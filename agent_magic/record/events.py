@@ -189,4 +189,4 @@ class Making(Protocol):
 
 
 new_tuple: Final = cast("Making", tuple.__new__)  # pyright: ignore[reportUnknownMemberType]
-"""`Kind(field, ...)` at half the cost, for what a run makes one of per agent."""
+"""Make one of many tuples at half the cost of `Kind(field, ...)`."""

@@ -1,4 +1,4 @@
-"""Durations and lengths of earlier answers, and the timing of their servers, for what is expected of the next run."""
+"""Earlier answers and the timing of their servers, on which expectations of the next run are based."""
 
 from __future__ import annotations
 

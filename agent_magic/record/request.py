@@ -41,13 +41,13 @@ class Message(NamedTuple):
 class Request(NamedTuple):
     """One request: a conversation and its options.
 
-    A conversation only grows: the prompt, then `messages`. Providers may refuse one whose earlier part has changed.
+    A conversation only grows: the prompt, then `messages`. Providers may refuse one with a changed beginning.
 
     Attributes:
         context: Text before everything else, shared with other requests.
         cached: True to ask the provider to cache it, for `ttl`.
         tools: Tool definitions as a JSON array; empty for none.
-        schema: JSON schema of the answer, whose fields keep this order; empty for text.
+        schema: JSON schema of the answer, fields in their order; empty for text.
         tool_choice: `none` to forbid tool calls; empty to leave it to the model.
         cached_turns: True to ask the provider to cache the whole conversation for its next turn.
         returned: Pictures and PDFs returned by tools, which `messages` name by their sha256.

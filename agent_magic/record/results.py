@@ -611,7 +611,7 @@ class RunRecord:
         return "ledger" in self.replayed.values() or any(one.is_served and not one.is_shared for one in self.results)
 
     def stopped_for(self, reason: str) -> tuple[str, ...]:
-        """Return the agents whose answer was cut for a reason of `CAPPED`, and passed on."""
+        """Return the agents with an answer that was cut for a reason of `CAPPED`, and passed on."""
         return tuple([one.name for one in self._whose_answer({reason}) if one.status != "failed"])
 
     @property

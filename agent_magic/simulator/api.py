@@ -1,4 +1,4 @@
-"""What the APIs have in common: decoded JSON, error responses, and tokens of four bytes of UTF-8 each."""
+"""Shared by the APIs: decoded JSON, error responses, and tokens of four bytes of UTF-8 each."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from agent_magic.simulator.models import Model
 PATCH = 28
 """A picture costs one token per patch of 28 x 28 pixels."""
 MEDIA_TOKENS = 1500
-"""Of a picture or document given by URL or file id."""
+"""For a picture or document given by URL or file id."""
 PAGE_TOKENS = (1500, 3000)
 """Minimum and maximum; a fuller page has more."""
 MOST_BYTES = 10 * 1024 * 1024

@@ -35,7 +35,7 @@ from agent_magic.simulator.tools import NO_TOOLS, Tools, parse_tools
 REQUEST_OVERHEAD = 3
 MESSAGE_OVERHEAD = 4
 FORMAT_OVERHEAD = 40
-"""Of the instruction that comes with a schema. The API's number is undocumented."""
+"""For the instruction that comes with a schema. The API's number is undocumented."""
 TTL_S = {"5m": 300, "1h": 3600}
 SAMPLING = ("temperature", "top_p", "top_k")
 COUNTED = frozenset(

@@ -196,7 +196,7 @@ class _Filler:
         return self._scalar(schema, kind, name.lower())
 
     def _chosen(self, choices: list[JsonValue]) -> JsonValue:
-        """Choose what the prompt mentions most, or what fits the tone of its words."""
+        """Choose the option that the prompt mentions most, or that fits the tone of its words."""
         text, words = self._subject.instruction, [str(one).lower() for one in choices]
         said = [len(re.findall(rf"\b{re.escape(word.replace('_', ' '))}", text, re.IGNORECASE)) for word in words]
         found = [place for place, count in enumerate(said) if count == max(said)]

@@ -55,7 +55,7 @@ class Tools:
         return next((tool for tool in self.offered if tool.get("name") == name), None)
 
     def prompt_tokens(self, model: Model) -> int:
-        """Of the hidden instruction on tools."""
+        """Count the hidden instruction on tools."""
         return model.tool_prompt[self.must_call] if self.offered else 0
 
 

@@ -52,7 +52,7 @@ COMMON = STOP_WORDS | frozenset(_INSTRUCTIONS.split())
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a prompt is about."""
+    """The topic, key phrases and instruction of a prompt."""
 
     topic: str
     terms: tuple[str, ...]

@@ -89,7 +89,7 @@ class MessageBatches:
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
-    """Yield the objects of lines of JSON, without invalid or torn lines, where the SDK would stop."""
+    """Skip invalid or torn lines: the SDK would stop at them."""
     rest = b""
     async for piece in pieces:
         *whole, rest = (rest + piece).split(b"\n")

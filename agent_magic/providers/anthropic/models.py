@@ -65,7 +65,7 @@ _SERVER_TOOLS: Final[Mapping[str, tuple[str, str]]] = {
 Source: the vendor's tool reference, and its page on each tool, as of November 2026.
 """
 _PAGE_TOKENS: Final = (2000, 8000)
-"""Of a PDF page. Source: the vendor's page on PDF support: 1,500 to 3,000 of text, and a picture of the page."""
+"""For a page of a PDF. Source: the vendor's page on PDF support: 1,500 to 3,000 of text, and a picture of it."""
 _LARGE_PICTURES: Final = TokenRule(28, 2576, 4784, _PAGE_TOKENS)
 _SMALL_PICTURES: Final = TokenRule(28, 1568, 1568, _PAGE_TOKENS)
 """For models before `_DENSER`. Source: the vendor's page on vision."""

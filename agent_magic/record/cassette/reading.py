@@ -38,7 +38,7 @@ SECONDS = cast("type[float | None]", float | None)
 FORMAT = 1
 ENDING = ".cassette.jsonl"
 TEXT_ENDING = ".cassette.txt"
-"""In JupyterLite, whose drive parses every file with `.json` in its name as one JSON value."""
+"""For JupyterLite: its drive parses every file with `.json` in its name as one JSON value."""
 ANYWHERE = ""
 """The endpoint in the keys of a cassette: calls are equal wherever they were answered."""
 MOST_BYTES = 4 << 30

@@ -1,4 +1,4 @@
-"""Writing a cassette: a run as lines; and the scan of what is shared for secrets."""
+"""Writing a cassette, and the scan for secrets before it is shared."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Journal(Protocol):
         ...
 
     def end_late(self, key: CallKey, end: CallEnded) -> None:
-        """Store the end of an aborted call whose thread went on, which resolves a doubt. Thread-safe."""
+        """Store the end of an aborted call that went on in its thread, which resolves a doubt. Thread-safe."""
         ...
 
     def saved(self, place: str) -> str | None:

@@ -129,7 +129,7 @@ class BatchBook:
         return {batch for (batch,) in self._store.patiently(lambda: self._store.file.read(sql))}
 
     def times_s(self, endpoint: str) -> list[float]:
-        """Of the latest batches at an address, oldest first, without cancelled ones."""
+        """Return the latest at an address, oldest first, without cancelled ones."""
         sql = "SELECT took_s FROM batches WHERE endpoint = ? AND took_s IS NOT NULL ORDER BY id DESC LIMIT ?"
         rows = self._store.patiently(lambda: self._store.file.read(sql, endpoint, MOST_TIMES))
         return [took_s for (took_s,) in reversed(rows)]

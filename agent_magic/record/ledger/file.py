@@ -414,7 +414,7 @@ def network_drive(path: Path) -> str:
 
 
 def kind_at(path: Path, table: str) -> str:
-    """Return that of the deepest mount above the path, the last one."""
+    """Return the kind of the deepest mount above the path, the last one."""
     found = (-1, "")
     for line in table.splitlines():
         fields = line.split(" ")

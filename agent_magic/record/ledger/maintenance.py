@@ -44,7 +44,7 @@ _KEY = re.compile("[0-9a-f]{64}")
 _CALL = re.compile(b"[0-9a-f]{64}.{0,300}?(begun|done|over)", re.DOTALL)
 """Bytes in every page with a row of `tool_calls`; pages of answers may have them too."""
 PAGE = 4096
-"""SQLite's default, and so that of every ledger."""
+"""SQLite's default."""
 
 
 class Check(NamedTuple):
