@@ -365,16 +365,12 @@ def _pacer_of(client: Provider, limits: Mapping[str, Limits] | None = None) -> P
 def check_loop() -> None:
     """Raise unless asyncio runs this code."""
     # In a kernel with `%autoawait trio` a loop of asyncio runs below trio, which runs this code.
-    if not _is_running(asyncio.get_running_loop) or ("trio" in sys.modules and _is_running(_trio_task)):
+    trio: Any = sys.modules.get("trio")
+    if not _is_running(asyncio.get_running_loop) or (trio and _is_running(trio.lowlevel.current_task)):
         raise AgentMagicError(
             "A plan runs on asyncio, and this is not an asyncio loop. Under trio run it in a thread: "
             "await trio.to_thread.run_sync(lambda: asyncio.run(plan.run()))."
         )
-
-
-def _trio_task() -> object:
-    trio: Any = sys.modules["trio"]
-    return trio.lowlevel.current_task()
 
 
 def _is_running(ask: Callable[[], object]) -> bool:

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload, runtime_checkable
 
@@ -109,7 +109,7 @@ class Tool:
     def __reduce__(self) -> tuple[Any, ...]:
         """Leave out the function: it may not be importable elsewhere, and a record needs none."""
         flags = {one: getattr(self, one) for one in (*FLAGS, "timeout_s", "source_sha", "uses", "writes", "strict")}
-        return _rebuilt, (self.name, self.description, self.schema, flags)
+        return partial(Tool, self.name, self.description, self.schema, **flags), ()
 
     def __deepcopy__(self, _: object) -> Tool:
         return self
@@ -132,10 +132,6 @@ class Tool:
             InvalidArguments: They do not fit. The message is for the model.
         """
         return (self.reader or Arguments(self.schema)).read(text)
-
-
-def _rebuilt(name: str, description: str, schema: str, flags: dict[str, Any]) -> Tool:
-    return Tool(name, description, schema, **flags)
 
 
 def _checked_name(name: str) -> str:
@@ -197,11 +193,7 @@ class ServerTool:
         return f"ServerTool({', '.join([repr(self.family), *(f'{k}={v!r}' for k, v in self.options.items())])})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _server_tool, (self.family, self.options)
-
-
-def _server_tool(family: str, options: dict[str, Any]) -> ServerTool:
-    return ServerTool(family, **options)
+        return partial(ServerTool, self.family, **self.options), ()
 
 
 # flags at a function
