@@ -81,8 +81,8 @@ class History:
         self._earlier: dict[str, Sequence[SeenRun]] = {}
         self.found: dict[Hashable, Any] = {}
         self._rows: list[Past] = []
-        self._by_agent: dict[tuple[str, str], list[Past]] = {}
-        self._by_group: dict[tuple[str, str], list[Past]] = {}
+        self._by_agent: dict[str, dict[str, list[Past]]] = {}  # by name and prompt
+        self._by_group: dict[str, dict[str, list[Past]]] = {}
         self._by_model: dict[str, list[Past]] = {}
         self.runs: list[SeenRun] = []
         self.shared: list[Past] = []
@@ -115,9 +115,9 @@ class History:
         self._rows.append(row)
         self._by_model.setdefault(row.model, []).append(row)
         if row.prompt:
-            self._by_agent.setdefault((row.agent, row.prompt), []).append(row)
+            self._by_agent.setdefault(row.agent, {}).setdefault(row.prompt, []).append(row)
             if group := kin_of(row.agent):
-                self._by_group.setdefault((group, row.prompt), []).append(row)
+                self._by_group.setdefault(group, {}).setdefault(row.prompt, []).append(row)
 
     def learn(self, record: RunRecord) -> None:
         for row in answers_of(record):
@@ -157,17 +157,18 @@ class History:
 
     def of_agent(self, step: Step, model: str | None = None) -> tuple[Past, ...]:
         """Return the answers of a declared step, for one model or all."""
-        return _by(model, self._by_agent.get((step.name, prompt_of(step)), ())) if self._by_agent else ()
+        return _told(step, model, self._by_agent.get(step.name))
 
     def of_kin(self, step: Step, model: str | None = None) -> tuple[Past, ...]:
         """Return the answers of a declared step's group, for one model or all; see `kin_of`."""
-        return _by(model, self._by_group.get((kin_of(step.name), prompt_of(step)), ())) if self._by_group else ()
+        return _told(step, model, self._by_group.get(kin_of(step.name)))
 
     def of_model(self, model: str) -> tuple[Past, ...]:
         return tuple(self._by_model.get(model, ()))
 
 
-def _by(model: str | None, rows: Sequence[Past]) -> tuple[Past, ...]:
+def _told(step: Step, model: str | None, by_prompt: Mapping[str, Sequence[Past]] | None) -> tuple[Past, ...]:
+    rows = by_prompt.get(prompt_of(step), ()) if by_prompt else ()
     return tuple(row for row in rows if model is None or row.model == model)
 
 
