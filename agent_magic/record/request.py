@@ -224,9 +224,7 @@ def without_thinking(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     found: list[Message] = []
     for one in messages:
         blocks: Any = read_blocks(one.content) if "thinking" in one.content else None
-        kept: list[Any] = [
-            block for block in blocks or () if isinstance(block, dict) and block.get("type") not in THINKING
-        ]
+        kept: list[Any] = [block for block in blocks or () if isinstance(block, dict) and not _is_thought(block)]
         if not isinstance(blocks, list) or len(kept) == len(cast("list[Any]", blocks)):
             found.append(one)
         elif kept:
