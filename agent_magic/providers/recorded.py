@@ -204,7 +204,8 @@ class Match:
         if any(name in inputs for name in lost):
             self.unknown.add(agent)
             return
-        can_miss = () if self.plan.flow is None else self.plan.flow.optional.get(agent, ())
+        flow = self.plan.flow
+        can_miss = () if flow is None else {*flow.optional.get(agent, ()), *flow.ahead_of.get(agent, ())}
         needed = [self.plan.agents[one].name for one in parents if one not in can_miss]
         if any(name not in self.texts and name not in lost for name in needed):
             found = shelf.silent(declared.name)  # it was never asked: an ancestor had failed

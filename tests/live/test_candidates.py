@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -91,7 +92,7 @@ POLICIES = st.builds(
 @settings(max_examples=20_000 if NIGHTLY else 200, deadline=None)
 @given(plans(), POLICIES, st.integers(0, 99), st.data())
 def test_every_run_ends(plan: am.Plan, policy: Policy, seed: int, data: st.DataObject) -> None:
-    """Each step has an end of a known kind, and a race has an answer if one of its candidates has."""
+    """Each step has an end of a known kind, a race an answer if a candidate has one; a replay ends as the run did."""
     record, _ = drive(plan, answers(seed), policy, controls=data.draw(controls([one.name for one in plan.agents])))
     assert {one.kind for one in record.results} <= KINDS
     assert all(one.status for one in record.results)
@@ -101,6 +102,12 @@ def test_every_run_ends(plan: am.Plan, policy: Policy, seed: int, data: st.DataO
             assert {"succeeded"} >= set(parents)
         if one.kind == "NoAnswer":
             assert "succeeded" not in parents
+    with TemporaryDirectory() as folder:
+        am.Run(record).save(f"{folder}/run.jsonl")
+        found = plan.replay(f"{folder}/run.jsonl").record
+    assert [(one.status, one.kind, one.finished_s, one.text) for one in record.results] == [
+        (one.status, one.kind, one.finished_s, one.text) for one in found.results
+    ]
 
 
 @settings(max_examples=20_000 if NIGHTLY else 100, deadline=None)
