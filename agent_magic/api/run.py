@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
-from agent_magic.api.applying import apply_to
-from agent_magic.api.editing import edit, unedit
+from agent_magic.api.applying import apply_to, edit, unedit
 from agent_magic.api.grading import TrialOptions, ask_judge, judge_plan, run_trial, trials_before, tried_job
 from agent_magic.api.reading import Reading
 from agent_magic.declare.units import plural
