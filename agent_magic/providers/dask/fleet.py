@@ -14,13 +14,13 @@ from agent_magic.errors import AgentMagicError, Overloaded, Unreachable, Unreada
 from agent_magic.providers.dask.serving import end
 from agent_magic.providers.dask.wire import (
     WIRE,
-    answer_in,
     error_in,
     readings_in,
     request_out,
     text_in,
-    usage_in,
 )
+from agent_magic.record.answer import Answer, Usage
+from agent_magic.record.codec import data_of, from_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from agent_magic.providers.base import Stream
     from agent_magic.providers.dask.scaling import Autoscale
     from agent_magic.providers.dask.wire import Channel, Message
-    from agent_magic.record.answer import Answer
     from agent_magic.record.request import Request
 
 
@@ -69,7 +68,7 @@ class _Flight:
         stream, request = self.stream, self.request
         if stream is not None and request is not None and stream.taker is not None:
             stream.worker = worker
-            stream.taker.take_late(stream, request, answer_in(line))
+            stream.taker.take_late(stream, request, from_json(Answer, data_of(line)))
 
     def hear(self, kind: str, rest: tuple[Any, ...]) -> None:
         if self.stream is not None:
@@ -223,7 +222,7 @@ class Link:
         try:
             flight.hear(kind, rest)
             if kind == "answer" and flight.stream is not None:
-                flight.stream.answer = answer = answer_in(rest[0])
+                flight.stream.answer = answer = from_json(Answer, data_of(rest[0]))
                 _settle(flight.answer, answer)
             elif kind == "note":
                 self._on_note(rest[0])
@@ -274,7 +273,7 @@ def _tell(stream: Stream, kind: str, rest: tuple[Any, ...]) -> None:
             stream.began()
         case "usage":
             line, stream.unseen, stream.model = rest
-            stream.usage = usage_in(line)
+            stream.usage = from_json(Usage, data_of(line))
         case _:
             pass
 

@@ -24,13 +24,12 @@ from agent_magic.providers.dask.wire import (
     TEXT_S,
     URGENT_S,
     WIRE,
-    answer_out,
     error_out,
     readings_out,
     request_in,
     text_out,
-    usage_out,
 )
+from agent_magic.record.codec import line_of, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -152,7 +151,7 @@ class _Call:
                 if stream.answer is None:
                     raise Late(request.timeout_s, partial=stream.text) from None
                 answer = stream.answer  # complete, and only its connection was open
-            last: Message = "answer", number, answer_out(answer)
+            last: Message = "answer", number, line_of(to_json(answer))
         except Exception as error:  # noqa: BLE001 - as in the driver, an attempt's failure becomes its result
             last = "error", number, *error_out(error)
         for message in self.news():
@@ -168,7 +167,7 @@ class _Call:
             yield "restarted", self._number
         if stream.usage is not None and (told := (stream.usage, stream.unseen, stream.model)) != self._usage:
             self._usage = told
-            yield "usage", self._number, usage_out(stream.usage), stream.unseen, stream.model
+            yield "usage", self._number, line_of(to_json(stream.usage)), stream.unseen, stream.model
         if len(parts) > self._told:
             text = "".join(parts[self._told :])
             self._told = len(parts)

@@ -20,7 +20,6 @@ from agent_magic import errors
 from agent_magic.declare.user_code import reason_of
 from agent_magic.engine.pacing.limits import Reading
 from agent_magic.errors import AgentMagicError, CallError
-from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.codec import data_of, from_json, line_of, to_json
 from agent_magic.record.request import Request
 
@@ -66,22 +65,6 @@ def request_out(request: Request) -> tuple[str, dict[str, bytes]]:
 
 def request_in(line: str, files: Mapping[str, bytes]) -> Request:
     return from_json(Request, data_of(line)).with_files(files.__getitem__)
-
-
-def answer_out(answer: Answer) -> str:
-    return line_of(to_json(answer))
-
-
-def answer_in(line: str) -> Answer:
-    return from_json(Answer, data_of(line))
-
-
-def usage_in(line: str) -> Usage:
-    return from_json(Usage, data_of(line))
-
-
-def usage_out(usage: Usage) -> str:
-    return line_of(to_json(usage))
 
 
 def text_out(text: str) -> bytes:
