@@ -26,7 +26,7 @@ from agent_magic.declare.each import group_of
 from agent_magic.declare.flow import CONDITION, UNUSED, Left
 from agent_magic.declare.race import BEATEN, NO_ANSWER
 from agent_magic.engine.conductor.overdue import Overdue
-from agent_magic.engine.conductor.states import ENDED, HEDGES, KEPT, PASSED_ON, PENDING, RUNNING, UNDER_WAY
+from agent_magic.engine.conductor.states import ENDED, HEDGES, KEPT, PASSED_ON, PENDING, READY, RUNNING, UNDER_WAY
 from agent_magic.engine.contract import Abort, Send
 
 if TYPE_CHECKING:
@@ -122,9 +122,12 @@ class Candidates:
 
     def start_due(self, steps: Steps, now: float) -> None:
         """Make those ready that may start now: with an overdue first request, or before their condition."""
+        later = dict[int, None]()
         while self._to_look_at:
             agent, _ = self._to_look_at.popitem()
-            self._look_at(steps, agent, now)
+            if not self._look_at(steps, agent, now):
+                later[agent] = None
+        self._to_look_at = later
         found, _ = self.overdue.take_due(now, lambda step: self._may_be_overdue(steps, step))
         for step in found:
             place = self._place_of[step]
@@ -147,18 +150,31 @@ class Candidates:
         if self._place_of.get(agent) in self._idle:
             self.overdue.launched(agent, now)
 
-    def _look_at(self, steps: Steps, agent: int, now: float) -> None:
-        """Start a step before its condition, or decide the condition if possible."""
+    def _look_at(self, steps: Steps, agent: int, now: float) -> bool:
+        """Start a step before its condition, or decide that, if possible; return False to look at it again soon."""
         if steps.state[agent] == PENDING and steps.missing[agent]:
             parents = steps.dag.parents[agent]
             waits_for = self._ahead_of[agent].intersection(parents)
             missing = sum(steps.state[one] != ENDED for one in waits_for)
             needed = (one for one in parents if one not in waits_for)  # without one of them it may not be needed itself
             if steps.missing[agent] == missing and steps.ends.left.keys().isdisjoint(needed):
+                if not self._takes_time(steps, waits_for):
+                    return False
                 self._begin(steps, agent, now)
         elif agent in self._ahead and not steps.missing[agent]:
             self._ahead.discard(agent)
             self._decide(steps, agent, now)
+        return True
+
+    def _takes_time(self, steps: Steps, waits_for: Iterable[int]) -> bool:
+        """Return whether these steps wait for something that is not at hand, such as an answer in the ledger."""
+        for one in steps.dag.ancestors(waits_for) | {*waits_for}:
+            state = steps.state[one]
+            if state not in {PENDING, READY, RUNNING, ENDED}:
+                return True
+            if state in {READY, RUNNING} and (one in steps.tasks or not self._requests.need(one).free):
+                return True
+        return False
 
     def _begin(self, steps: Steps, agent: int, now: float) -> None:
         known = self._held.get(self._group[agent], {})
@@ -167,14 +183,12 @@ class Candidates:
             steps.make_ready(agent, now, decided=True)
 
     def sort(self, steps: Steps) -> None:
-        """Put requests last that are needless once another candidate, which costs nothing, has answered."""
+        """Put requests last that cost something: a candidate that is at hand may make them needless."""
         if self.races:
-            steps.out.sort(key=lambda one: self._is_sent_for_a_race(steps, one))
+            steps.out.sort(key=lambda one: self._costs(steps, one))
 
-    def _is_sent_for_a_race(self, steps: Steps, one: Decision) -> bool:
-        if not isinstance(one, Send) or one.step in steps.tasks or not self._races_of(steps, one.step):
-            return False
-        return not self._requests.need(one.step).free
+    def _costs(self, steps: Steps, one: Decision) -> bool:
+        return isinstance(one, Send) and one.step not in steps.tasks and not self._requests.need(one.step).free
 
     # which one is kept
 

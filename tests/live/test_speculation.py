@@ -166,6 +166,7 @@ def test_an_answer_that_comes_while_it_is_aborted():
     )
     draft, review, fix, end = range(4)
     conductor.start(0.0)
+    requests.answered(draft, "d")
     conductor.succeeded(draft, 1.0)
     assert [Abort(fix, "stopped")] == [
         one for one in conductor.failed(review, Failure("no", kind="Rejected"), 2.0) if isinstance(one, Abort)
@@ -308,3 +309,30 @@ def test_a_step_that_waits_for_its_condition_holds_nothing(policy):
     )
     record, _ = drive(plan, scripted(1), policy)
     assert ["succeeded"] * 3 == [one.status for one in record.results]
+
+
+def test_a_step_does_not_begin_early_if_its_condition_is_at_hand():
+    """In a run again, the answers that decide come from the ledger: what they make needless is not bought once more."""
+    draft, review = am.Agent("draft", "D"), am.Agent("review", "R {{ draft }}", returns=int)
+    plan = am.Plan([draft, review, am.Agent("fix", "F", when="review < 4", speculate=True)])
+    ledger = am.Ledger(":memory:")
+    for asked in (3, 0):
+        record, client = drive(plan, scripted(5, fix_s=60.0), Policy(seed=1), ledger=ledger)
+        assert asked == len(client.asked)
+        assert ("skipped", CONDITION) == (record["fix"].status, record["fix"].kind)
+
+
+def test_a_race_that_is_decided_buys_nothing_for_the_others():
+    """Not even what comes before a candidate: the answer that won is at hand."""
+    steps = [
+        am.Agent("before", "slow 1"),
+        am.Agent("a", "slow {{ before }}"),
+        am.Agent("b", "quick"),
+        am.first_of("first", ["a", "b"]),
+    ]
+    ledger = am.Ledger(":memory:")
+    for asked in (2, 0):
+        _, client = drive(
+            am.Plan(steps), lambda prompt, _: Reply(9.0 if "slow" in prompt else 1.0), Policy(seed=1), ledger=ledger
+        )
+        assert asked == len(client.asked)
