@@ -63,7 +63,7 @@ class Attachment:
         return self.label if marks is None else marks.mark(self)
 
     def __repr__(self) -> str:
-        """Return the mark too: lists in a prompt are written by `repr`."""
+        """Return the mark as `str` does: lists in a prompt are written by `repr`."""
         return str(self) if _MARKS.get() is not None else f"Attachment({self.label}, {self.facts})"
 
     @property

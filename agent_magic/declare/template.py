@@ -173,7 +173,7 @@ def renamed_names(template: Template, names: Mapping[str, str]) -> str:
 
 
 def _guarded(text: str, lone_tag: str = "{{ '{%' }}") -> str:
-    """Guard what Jinja2 would change: carriage returns, and each `{%` that begins no tag, outside raw blocks."""
+    """Replace what Jinja2 would change: carriage returns, and each `{%` that begins no tag, outside raw blocks."""
     text = sendable(text).replace("\r", _RETURN)
     if "{%" not in text:
         return text

@@ -72,7 +72,7 @@ class _Stop:
             raise KeyboardInterrupt
 
     def install(self) -> None:
-        """Become the main thread's handler, unless a C program has it."""
+        """Install this as the main thread's handler, unless a C program has one."""
         if threading.current_thread() is threading.main_thread() and _SIGNALS.getsignal(signal.SIGINT) is not None:
             self._before = _SIGNALS.signal(signal.SIGINT, self)
 

@@ -290,7 +290,7 @@ def _summary(summary: Summary) -> _Table:
 
 
 def kernel_frame(record: RunRecord, samples: Sequence[Mapping[str, float | None]]) -> pd.DataFrame:
-    """Empty for a run read from a file."""
+    """Return the kernel's samples; none for a run read from a file."""
     return frame_of(samples, KERNEL, record)
 
 

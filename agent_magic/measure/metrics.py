@@ -339,7 +339,7 @@ def waited_s(results: Iterable[AgentResult]) -> dict[str, float]:
 
 
 def total_cost(results: Sequence[AgentResult]) -> float | None:
-    """Unsent requests cost nothing."""
+    """Return the cost of all requests; those that were not sent cost nothing."""
     if results and not any(result.attempts for result in results):
         return 0.0
     costs = [(result.cost_usd, result) for result in results if result.attempts]

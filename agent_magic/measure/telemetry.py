@@ -103,7 +103,7 @@ def _of_run(record: RunRecord) -> Attributes:
 
 
 def _of_step(result: AgentResult) -> Attributes:
-    """By the conventions `input_tokens` includes cached ones."""
+    """Return a step's attributes; by the conventions `input_tokens` includes cached ones."""
     answer = result.answer
     known: Mapping[str, Any] = {
         "gen_ai.operation.name": "execute_tool" if result.is_task else "invoke_agent",

@@ -244,7 +244,7 @@ def rejected_before(session: Session, plan: DeclaredPlan, last: Run) -> list[str
 
 
 async def _has_key(session: Session) -> bool:
-    """Without a key the run reports that, or plays a recording."""
+    """Return whether there is a key; without one the run says so, or plays a recording."""
     try:
         async with session.shared.client.open():
             return True

@@ -394,7 +394,7 @@ def facts_of(provider: Provider, models: Iterable[str]) -> dict[str, ModelFacts]
 
 
 class BatchState(NamedTuple):
-    """Times are seconds since the epoch; `ask_again_s` is the provider's wish."""
+    """The state of a batch; times are seconds since the epoch, `ask_again_s` is the provider's wish."""
 
     id: str
     requests: int

@@ -196,7 +196,7 @@ def plain_name(name: str) -> str:
 
 
 def is_same_model(asked: str, answered: str) -> bool:
-    """With or without date, or the prefix of a cloud or gateway."""
+    """Return whether two names mean one model, with or without a date or the prefix of a cloud or gateway."""
     if asked == answered:
         return True
     dates = [_DATE.findall(one)[-1:] for one in (asked, answered)]
@@ -207,5 +207,5 @@ def is_same_model(asked: str, answered: str) -> bool:
 
 
 def ends_with(name: str, part: str) -> bool:
-    """After nothing or a seller's prefix: `eu.anthropic.`, `anthropic/`."""
+    """Return whether a name ends with another, after nothing or a seller's prefix: `eu.anthropic.`, `anthropic/`."""
     return name == part or name.endswith((f".{part}", f"/{part}"))

@@ -94,7 +94,7 @@ def write_bytes(path: Path, parts: Iterable[bytes], *, private: bool = False) ->
 
 
 def _sync_folder(folder: Path) -> None:
-    """Windows opens no folders and needs none of it."""
+    """Flush a folder to disk; Windows opens no folders, and does not need it."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

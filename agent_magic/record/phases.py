@@ -50,7 +50,7 @@ class Phase(NamedTuple):
 
 
 def phases_of(result: AgentResult) -> Iterator[Phase]:
-    """Each attempt has at least its `first`, which may be empty."""
+    """Return the phases of attempts; each has at least its `first`, which may be empty."""
     if result.ready_s is None:
         return
     free_s: float | None = result.ready_s
@@ -117,7 +117,7 @@ class Span(NamedTuple):
 
 
 def spans_of(record: RunRecord) -> list[Span]:
-    """By agent in plan order. Open phases end at the last event."""
+    """Return spans by agent in plan order; open phases end at the last event."""
     now_s = record.events[-1].at_s if record.events else 0.0
     spans: list[Span] = []
     for result in record.results:

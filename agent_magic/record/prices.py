@@ -293,7 +293,7 @@ def _asked_usd(attempt: Attempt, prices: Prices) -> float | None:
 
 
 def has_list_price(model: str) -> bool:
-    """Another spelling of a known name has none."""
+    """Return whether a name is on the list; another spelling of a known name is not."""
     return bool(_tariff(model)) and (model in listed_models() or undated(model) in listed_models())
 
 

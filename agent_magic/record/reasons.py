@@ -83,12 +83,12 @@ def wording(reason: str) -> Wording:
 
 
 def held(reason: str) -> str:
-    """Such as `, held by the request limit`."""
+    """Return words such as `, held by the request limit`."""
     return f", held by {wording(reason).phrase}" if reason else ""
 
 
 def limit(reason: str, slots: int | None = None) -> str:
-    """To follow "limited by": `the request limit`, `its 3 slots (concurrency)`."""
+    """Return words to follow "limited by": `the request limit`, `its 3 slots (concurrency)`."""
     if reason == "slot":
         return f"{'slots' if slots is None else f'its {plural(slots, reason)}'} (concurrency)"
     return wording(reason).phrase

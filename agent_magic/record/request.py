@@ -172,7 +172,7 @@ class Request(NamedTuple):
 
 
 def read_blocks(text: str) -> Any:
-    """Other text than JSON, such as text removed from a cassette, is returned unchanged."""
+    """Return content blocks; other text than JSON, such as text removed from a cassette, is returned unchanged."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

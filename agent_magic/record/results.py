@@ -72,8 +72,7 @@ NO_CALLS: Final[Sequence[ToolCall]] = ()
 
 
 def _none_yet() -> list[Attempt]:
-    """`list["Attempt"]()` takes ten times as long."""
-    return []
+    return []  # `list["Attempt"]()` takes ten times as long
 
 
 @dataclass(slots=True, repr=False)
@@ -388,7 +387,7 @@ class AgentResult(Shown):
         return self.total_s - self.queued_s - self.backoff_s
 
     def work_s_until(self, now_s: float) -> float:
-        """Running work included."""
+        """Return the seconds of work up to a moment, running work included."""
         open_s = [one.start_s for one in self.away() if one.end_s is None] if self.calls else []
         open_s += [one.started_s for one in self._facts.running]
         return self.work_s + (0.0 if self.finished_s is not None else sum(max(0.0, now_s - one) for one in open_s))
@@ -533,7 +532,7 @@ class RunRecord:
         return next((one for one in reversed(results) if not one.is_left_out), results[0])
 
     def _last_of_plan(self, name: object) -> AgentResult | None:
-        """As used in prompts, if it has exactly one."""
+        """Return the answer of a nested plan, as used in prompts, if it has exactly one."""
         last = last_in(self.plan.agents, str(name))
         return None if last is None else self[last.name] if last.part is None else self._last_round(last.part.group)
 
@@ -643,7 +642,7 @@ class RunRecord:
 
 
 def capped_loops(record: RunRecord) -> list[tuple[str, str]]:
-    """Return the step that begins each, and its unmet condition."""
+    """Return the step that begins each loop that was capped, and its unmet condition."""
     # No status says it, since every step of such a loop has answered: it is read from the answers, so that older
     # recordings have it too. Without the texts of the answers nothing is known.
     flow = record.plan.flow
@@ -653,7 +652,7 @@ def capped_loops(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def capped_steps(record: RunRecord) -> dict[int, str]:
-    """Those of the last rounds of such loops, each with the unmet condition."""
+    """Return the steps of the last rounds of capped loops, each with the unmet condition."""
     overs = {f"{ROUNDS}{name}": until for name, until in capped_loops(record)}
     parts = [one.part for one in record.plan.agents] if overs else []
     return {

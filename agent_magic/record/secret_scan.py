@@ -286,7 +286,7 @@ def is_random(value: str, shortest: int) -> bool:
 
 
 def has_checksum(value: str) -> bool:
-    """Base 58. Source: https://en.bitcoin.it/wiki/Base58Check_encoding."""
+    """Return whether a word is Base58Check. Source: https://en.bitcoin.it/wiki/Base58Check_encoding."""
     number = functools.reduce(lambda sum_, one: 58 * sum_ + _BASE58.index(one), value, 0)
     data = number.to_bytes(-(-number.bit_length() // 8))
     return hashlib.sha256(hashlib.sha256(data[:-4]).digest()).digest()[:4] == data[-4:]
@@ -356,7 +356,7 @@ class _Field(NamedTuple):
         )
 
     def _is_password(self) -> bool:
-        """It may be any word, so the sign counts."""
+        """Return whether a value may be a password: it may be any word, so the sign before it counts."""
         value = self.value
         if self.sign == "(":
             return is_random(value, SHORTEST_RANDOM)  # of `get("DB_PASSWORD")` it is another name
@@ -516,7 +516,7 @@ def _telling(text: str, small: str) -> Iterator[re.Match[str]]:
 
 
 def _is_word(text: str, start: int, end: int) -> bool:
-    """In `API_KEY` or `apiKey`, not in `monkey`."""
+    """Return whether a name has a word in it: `key` in `API_KEY` or `apiKey`, not in `monkey`."""
     before, after = text[max(0, start - 1) : start], text[end : end + 1]
     begins = not before.isalpha() or (before.islower() and text[start].isupper())
     return begins and (not after.isalpha() or (after.isupper() and text[end - 1].islower()))

@@ -93,7 +93,7 @@ def written(found: Mapping[str, str]) -> str:
 
 
 def read(text: str) -> dict[str, str]:
-    """Other text, such as removed text, is empty."""
+    """Read what a task took; other text, such as removed text, gives nothing."""
     try:
         data: Any = json.loads(text) if text else {}
     except (ValueError, RecursionError):
@@ -103,7 +103,7 @@ def read(text: str) -> dict[str, str]:
 
 
 def differing(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Unknown ones do not count."""
+    """Return the values that differ; unknown ones do not count."""
     return [name for name, one in now.items() if recorded.get(name) and one and recorded[name] != one]
 
 

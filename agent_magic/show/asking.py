@@ -83,7 +83,7 @@ def asked(questions: Mapping[int, Question]) -> list[dict[str, Any]]:
 
 
 def verdict_of(way: str, text: str) -> Verdict:
-    """Anything but `approve` and `edit` denies, with `text` as the reason."""
+    """Return a verdict; anything but `approve` and `edit` denies, with `text` as the reason."""
     if way == "approve":
         return Verdict(approved=True)
     return Verdict(approved=True, text=text) if way == "edit" else Verdict(approved=False, why=text.strip())

@@ -26,7 +26,7 @@ class Block(Protocol):
     def html(self) -> str: ...
 
     def text(self, width: int) -> str:
-        """Longer words may stand out."""
+        """Return the text for a width; longer words may stand out."""
         ...
 
 
@@ -183,7 +183,7 @@ class Page:
 
 
 def columns_of(text: str) -> int:
-    """East Asian letters take two columns of a terminal, accents none."""
+    """Return the columns that a text takes in a terminal: East Asian letters take two, accents none."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )

@@ -48,7 +48,7 @@ def one_line(numbers: Summary) -> str:
 
 
 def run_line(record: RunRecord, now_s: float | None = None) -> str:
-    """Very large runs have no speedup."""
+    """Return the line under a run; very large runs have no speedup."""
     return " · ".join([one_line(totals_of(record, now_s, most=MOST_AT_ONCE)), *how_sure(record)])
 
 

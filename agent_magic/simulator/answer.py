@@ -90,14 +90,14 @@ def text_block(text: str, rng: Random, citations: tuple[Json, ...] = ()) -> Bloc
 
 
 def thinking_block(text: str, signature: str, length: int, rng: Random, *, shown: bool) -> Block:
-    """Without `shown` its text is empty."""
+    """Return a block of thinking; without `shown` its text is empty."""
     seen = text if shown else ""
     late = {"type": "signature_delta", "signature": signature}
     return Block("thinking", seen, tuple(pieces_of(seen, rng)), late=(late,), tokens=length)
 
 
 def call_block(kind: str, number: str, name: str, given: Json, rng: Random, *, eager: bool = False) -> Block:
-    """`eager` streams arguments as they are written, else each when complete."""
+    """Return a block of a call; `eager` streams arguments as they are written, else each when complete."""
     text = json.dumps(given)
     pieces = tuple(pieces_of(text, rng)) if eager else _by_argument(given)
     return Block(kind, text, pieces, {"id": number, "name": name}, tokens=count_tokens(text))
@@ -154,7 +154,7 @@ class Answer:
 def compose(
     request: Request, overrides: Overrides, rng: Random, serial: str, slips: Mapping[str, float] = NO_SLIPS
 ) -> Answer:
-    """`slips` are rates of choices other than the prompt suggests."""
+    """Compose an answer; `slips` are rates of choices other than the prompt suggests."""
     # The generator is seeded with the content of the request, so that equal requests get equal answers.
     return _Composer(request, overrides, rng, serial, slips.get(request.model.family, SLIPS)).answer()
 
@@ -231,7 +231,7 @@ class _Composer:
         return "\n".join(dict.fromkeys(found))
 
     def _opening(self, calls: list[Wanted]) -> list[Block]:
-        """Results of open server tool calls, then thinking."""
+        """Return the first blocks: results of open server tool calls, then thinking."""
         blocks = [
             Block(fields["type"], fields={key: value for key, value in fields.items() if key != "type"})
             for call in self._request.open_calls
@@ -259,7 +259,7 @@ class _Composer:
         return own or " ".join(Pen(self._subject, self._rng).draw(THOUGHTS) for _ in range(2))
 
     def _body(self, text: str, calls: list[Wanted], *, waiting: bool) -> Iterator[Block]:
-        """Results of server tools before the text, client calls after it."""
+        """Return the other blocks: results of server tools before the text, client calls after it."""
         own = [call for call in calls if not self._is_of_server(call)]
         sources: list[tuple[str, Json]] = []
         used = dict[str, int]()

@@ -32,7 +32,7 @@ def as_int(value: object) -> int | None:
 
 
 def as_number(value: object) -> float | None:
-    """Finite numbers only."""
+    """Return a finite number, or `None`."""
     if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > sys.float_info.max:
         return None
     return None if math.isnan(value) else float(value)
@@ -111,7 +111,7 @@ def cut_text(text: str, tokens: int) -> str:
 
 
 def pieces_of(text: str, rng: Random) -> list[str]:
-    """Three to eight tokens each, split at spaces if possible."""
+    """Split a text into pieces of three to eight tokens, at spaces if possible."""
     found: list[str] = []
     start = 0
     while start < len(text):

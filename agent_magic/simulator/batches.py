@@ -80,7 +80,7 @@ class Batches:
         self._made = 0
 
     def create(self, body: bytes, now_s: float) -> tuple[Json, float | None]:
-        """Invalid request parameters appear as results."""
+        """Create a batch; invalid request parameters appear as results."""
         try:
             given = as_list((as_object(json.loads(body)) or {}).get("requests"))
         except ValueError:

@@ -233,13 +233,13 @@ def tables_of(text: str) -> dict[str, list[str]]:
 
 
 def name_in_response(tool: Json) -> str:
-    """Newer code execution runs commands."""
+    """Return the name of a server tool in responses; newer code execution runs commands."""
     name = str(tool["name"])
     return "bash_code_execution" if name == "code_execution" and tool["type"] != OLD_CODE else name
 
 
 def result_of(name: str, number: str, given: Json, subject: Subject, rng: Random) -> Json:
-    """As a block without deltas."""
+    """Return the result of a server tool, as a block without deltas."""
     kind = f"{'tool_search' if name.startswith('tool_search') else name}_tool_result"
     return {"type": kind, "tool_use_id": number, "content": _content(name, given, subject, rng)}
 

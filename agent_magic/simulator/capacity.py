@@ -95,7 +95,7 @@ class Station:
         return self._tokens
 
     async def until(self, tokens: float) -> None:
-        """Only for requests that are writing."""
+        """Wait until this many tokens are written; only for a request that is writing."""
         self._turn()
         if tokens <= self._tokens:
             return

@@ -167,7 +167,7 @@ def _start(options: list[str], timeout_s: float, time_factor: float) -> Simulato
 
 
 def _first_line(process: subprocess.Popen[str], timeout_s: float) -> dict[str, str]:
-    """Empty if the child ended or timed out."""
+    """Read the child's first line; empty if it ended or timed out."""
     assert process.stdout is not None  # noqa: S101 - it was asked for
     late = threading.Timer(timeout_s, process.kill)
     late.start()

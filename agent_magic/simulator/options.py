@@ -100,7 +100,7 @@ def _slips(text: str) -> dict[str, float]:
 
 
 def _option(read: Callable[[str], object]) -> Callable[[str], object]:
-    """Have `argparse` show error messages unchanged."""
+    """Return a parser of an option's value whose messages `argparse` shows unchanged."""
 
     def typed(text: str) -> object:
         try:

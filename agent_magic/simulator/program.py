@@ -185,7 +185,7 @@ class _Server:
             journal.close(entry, time.monotonic())
 
     async def _send(self, request: web.Request, exchange: Exchange, entry: Entry) -> web.StreamResponse:
-        """Cancelled if the client disconnects or a fault closes the connection."""
+        """Send a response; it is cancelled if the client disconnects or a fault closes the connection."""
         planned = exchange.response
         entry.status = planned.status
         sending = Sending(self._service, exchange, entry)

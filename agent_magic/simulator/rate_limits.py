@@ -39,7 +39,7 @@ class Bucket:
         self._at_s = max(self._at_s, now_s)
 
     def wait_s(self, amount: float, now_s: float) -> float:
-        """Above the capacity, until the bucket is full."""
+        """Return seconds until a request fits; above the capacity, until the bucket is full."""
         missing = min(amount, self.capacity) - self.level(now_s)
         return max(0.0, missing * 60 / self.per_minute)
 
@@ -127,7 +127,7 @@ class Pool:
         return None
 
     def headers(self, now_s: float, now: datetime) -> dict[str, str]:
-        """`now_s` is for the buckets, `now` the same moment as a date for `reset`."""
+        """Return headers; `now_s` is for the buckets, `now` the same moment as a date for `reset`."""
         rows = {
             "requests": (self.requests,),
             "tokens": (self.input_tokens, self.output_tokens),

@@ -131,7 +131,7 @@ class Request:
 
 
 def parse(data: bytes, *, counting: bool = False) -> Request:
-    """`count_tokens` needs no `max_tokens`."""
+    """Parse a request; `count_tokens` needs no `max_tokens`."""
     body = _decoded(data)
     if unknown := body.keys() - (COUNTED if counting else FIELDS):
         raise invalid(f"{min(unknown)}: Extra inputs are not permitted")
@@ -302,7 +302,7 @@ def _stop_sequences(body: Json) -> tuple[str, ...]:
 
 
 def _format(body: Json) -> Json | None:
-    """`output_format` is its older name, which clients still send."""
+    """Return the output format; `output_format` is an older name, which clients still send."""
     return as_object((as_object(body.get("output_config")) or {}).get("format") or body.get("output_format"))
 
 
@@ -362,7 +362,7 @@ def _segment(label: str, block: Json, model: Model) -> Segment:
 
 
 def _tokens_of(block: Json, model: Model) -> int:
-    """Citations are free; thinking is counted with its signature."""
+    """Count tokens of a block; citations are free, thinking is counted with its signature."""
     kind = block.get("type")
     if kind == "text":
         return count_tokens(str(block.get("text", "")))
@@ -385,7 +385,7 @@ def _canonical(block: Json) -> str:
 
 
 def canonical(block: Json) -> str:
-    """Clients may change key order and absent fields."""
+    """Return a block for comparison: clients may change key order and leave fields out."""
     return _encode_sorted({key: value for key, value in block.items() if key != "cache_control" and value is not None})
 
 
@@ -532,7 +532,7 @@ class _Calls:
     known: set[str] = field(default_factory=set[str])
 
     def check(self, messages: list[Json]) -> None:
-        """Calls of the last message need results too, except a paused server tool."""
+        """Check that calls have results, those of the last message too, except a paused server tool."""
         for place, message in enumerate(messages):
             blocks = blocks_of(message["content"])
             if message["role"] == "assistant" and not (place and messages[place - 1]["role"] == "assistant"):

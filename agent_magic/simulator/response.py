@@ -170,7 +170,7 @@ def _frames(result: Result) -> Iterator[Frame]:
 
 
 def _texts(block: Block, timing: Timing) -> Iterator[Frame]:
-    """As first block: nearly all events of most streams."""
+    """Yield the events of a text that is the first block: nearly all events of most streams."""
     size = 0
     for piece in block.pieces:
         # The first piece is sent at the time to the first token, a later one when it is complete.
@@ -228,7 +228,7 @@ def _page(case: Case) -> Response:
 
 
 def _half(usual: Response) -> tuple[Frame, ...]:
-    """At least one delta."""
+    """Return half of the events, at least one delta."""
     opening, *deltas, _ = usual.frames
     return (opening, *deltas[: max(1, len(deltas) // 2)])
 

@@ -94,7 +94,7 @@ def decide(
 
 
 def check_credentials(headers: Mapping[str, str]) -> None:
-    """Any will do."""
+    """Refuse a request without credentials; any will do."""
     scheme, _, key = headers.get("authorization", "").partition(" ")
     if not (headers.get("x-api-key") or (scheme.lower() == "bearer" and key.strip())):
         raise ApiError(401, "x-api-key header is required")
@@ -129,7 +129,7 @@ class Sending:
         self._clock = exchange.station if exchange.station and exchange.station.capacity.is_paced else None
 
     async def first(self) -> None:
-        """Forever if it hangs."""
+        """Wait until the response begins; forever if the fault is a hang."""
         planned = self._exchange.response
         if self._station is not None:
             await self._station.enter()
@@ -185,7 +185,7 @@ class Sending:
 
 
 async def forever() -> None:
-    """Until the client disconnects."""
+    """Wait until the client disconnects."""
     await asyncio.get_running_loop().create_future()
 
 

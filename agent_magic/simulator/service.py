@@ -86,7 +86,7 @@ class Journal:
         return entry
 
     def close(self, entry: Entry, now_s: float) -> None:
-        """Aborted unless finished."""
+        """Close a request, which is aborted unless it has finished."""
         self.in_flight -= 1
         if entry.finished_s is None:
             entry.aborted_s = self.at(now_s)
@@ -105,7 +105,7 @@ class Journal:
         }
 
     def reset(self, now_s: float) -> None:
-        """Requests in flight stay counted."""
+        """Reset the books; requests in flight stay counted."""
         self._began_s = now_s
         self._peak = self.in_flight
         self._entries.clear()
@@ -166,7 +166,7 @@ class Service:
         return Exchange(with_fault(Case(respond(result), result, overrides)), lookup, pool, self._station)
 
     def _answer_in_batch(self, body: bytes, now_s: float) -> Json:
-        """Without rate limits."""
+        """Answer a request of a batch, without rate limits."""
         request = parse(body)
         overrides = self._overrides(request)
         _raise_scripted(overrides)
@@ -250,7 +250,7 @@ class Service:
 
 
 def _raise_scripted(overrides: Overrides) -> None:
-    """Unless a fault responds instead."""
+    """Raise a scripted error, unless a fault responds instead."""
     if (overrides.status or 0) < 400 or overrides.fault is not None:
         return
     raise ApiError(

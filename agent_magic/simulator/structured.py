@@ -124,7 +124,7 @@ def told_schema(text: str) -> Json | None:
 
 
 def _value_schema(key: str, hint: str) -> Json:
-    """From its hint in the prompt or else its key."""
+    """Return the schema of a value, from its hint in the prompt or else its key."""
     options = options_of(f":{hint}")
     if bounds := _RANGE.search(hint):
         return {"type": "integer", "minimum": int(bounds[1]), "maximum": int(bounds[2])}
@@ -139,7 +139,7 @@ def _value_schema(key: str, hint: str) -> Json:
 
 
 def fill(schema: Json, subject: Subject, rng: Random, slips: float = SLIPS, system: str = "") -> str:
-    """With texts from the prompt."""
+    """Fill a schema with texts from the prompt."""
     if is_plan(schema):
         return json.dumps(write_plan(schema, subject, system, rng), ensure_ascii=False)
     if numbered := _NUMBERED.findall(subject.prompt) if _is_by_item(schema) else ():
@@ -327,7 +327,7 @@ def is_plan(schema: Json) -> bool:
 
 
 def write_plan(schema: Json, subject: Subject, system: str, rng: Random) -> Json:
-    """Concurrent agents for the parts of the goal, their join, and a critic if there is room."""
+    """Write a plan: concurrent agents for the parts of the goal, their join, and a critic if there is room."""
     said = _GOAL.match(subject.instruction)
     goal = " ".join(said[1].split() if said else ()) or subject.topic
     told = _MOST.search(system)

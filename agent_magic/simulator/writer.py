@@ -207,7 +207,7 @@ class Pen:
         return template.format(topic=self._topic, a=a, b=b)
 
     def section(self, title: str) -> str:
-        """In the form set by the mark of its title."""
+        """Write a section in the form that the mark of its title sets."""
         write_form = {"*": self.points, "#": self.steps}.get(title[-1], self.paragraph)
         return f"## {title.rstrip('*#')}\n\n{write_form()}"
 

@@ -242,7 +242,7 @@ def _picture_size(data: bytes) -> tuple[str, int, int] | None:
 
 
 def _webp_size(data: bytes) -> tuple[int, int]:
-    """Source: https://developers.google.com/speed/webp/docs/riff_container."""
+    """Return width and height; source: https://developers.google.com/speed/webp/docs/riff_container."""
     if data[12:16] == b"VP8X":
         return int.from_bytes(data[24:27], "little") + 1, int.from_bytes(data[27:30], "little") + 1
     if data[12:16] == b"VP8L":

@@ -248,7 +248,7 @@ def empty_limit(headers: Mapping[str, str]) -> Dimension | None:
 
 
 def read_headers(headers: Mapping[str, str]) -> Readings:
-    """Invalid values are ignored."""
+    """Read limits from headers; invalid values are ignored."""
     found: dict[Dimension, Reading] = {}
     for kind, limit_name, remaining_name in _NAMES:
         if limit := number_of(headers.get(limit_name)):

@@ -410,7 +410,7 @@ class _Block:
 
 
 def citation(text: str, said: Json) -> Citation:
-    """Characters count from 0, pages from 1; ends are exclusive. Source: the vendor's page on citations."""
+    """Read a citation: characters count from 0, pages from 1, ends are exclusive. Source: the page on citations."""
 
     def number(name: str) -> int:
         return _count(said.get(name), None, 2**48) or 0
@@ -440,12 +440,12 @@ def counted(said: Any) -> int:
 
 
 def _count(said: Any, before: int | None, most: int = MOST_TOKENS) -> int | None:
-    """Missing and impossible values change nothing."""
+    """Read a count; missing and impossible values change nothing."""
     return said if type(said) is int and 0 <= said <= most else before
 
 
 def _usage(now: Any, before: Usage, most_output: int) -> Usage:
-    """Counts are cumulative, and omitted ones keep their value."""
+    """Read cumulative counts; omitted ones keep their value."""
     known = fields_of(now).get
     long = fields_of(known("cache_creation")).get("ephemeral_1h_input_tokens")
     searches = fields_of(known("server_tool_use")).get("web_search_requests")
@@ -486,7 +486,7 @@ async def drain(events: AsyncIterator[object], within_s: float) -> None:
 
 
 async def within(limit_s: float, work: Coroutine[Any, Any, None]) -> None:
-    """Await something that is mostly done at its first step, with a timeout."""
+    """Wait with a timeout for something that is mostly done at its first step."""
     # The end of a stream mostly comes along with its last event; setting and lifting a timeout for it would cost
     # more than reading it.
     try:

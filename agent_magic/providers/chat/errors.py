@@ -108,7 +108,7 @@ def _first(pattern: re.Pattern[str], text: str) -> int | None:
 def error_of(
     told: Told, status: int, headers: Mapping[str, str], request: Request, secrets: tuple[str, ...], *, has_key: bool
 ) -> CallError:
-    """After a 200 the body's status counts. No message shows `secrets`."""
+    """Return the error of a response; after a 200 the body's status counts. No message shows `secrets`."""
     message = excerpt(told.message, secrets)
     if 300 <= status < 400:
         return Rejected(f"The server redirects the request ({status}). {REDIRECTED}", status=status)
@@ -188,7 +188,7 @@ def duration_s(text: str) -> float | None:
 
 
 def read_headers(headers: Mapping[str, str]) -> Readings:
-    """Invalid values are ignored."""
+    """Read limits from headers; invalid values are ignored."""
     found: dict[Dimension, Reading] = {}
     for name, kind in KINDS.items():
         limit, left = (number_of(headers.get(f"{PREFIX}{what}-{name}")) for what in ("limit", "remaining"))

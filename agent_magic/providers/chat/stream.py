@@ -318,7 +318,7 @@ def _count(said: Any, most: int = MOST_TOKENS) -> int | None:
 
 
 def _usage(told: Any, most_output: int) -> Usage:
-    """Thoughts that a server leaves out of its answer's count are in its total."""
+    """Read usage; thoughts that a server leaves out of its answer's count are in its total."""
     known = cast("Json", told) if isinstance(told, dict) else {}
     taken, made, total = (_count(known.get(f"{one}_tokens")) for one in ("prompt", "completion", "total"))
     if taken is None or made is None:

@@ -61,7 +61,7 @@ class Cluster:
         return await self._ask(self._names)
 
     async def connect(self, address: str) -> Channel:
-        """By TLS or on this machine; anchor the worker."""
+        """Connect by TLS or on this machine, and anchor the worker."""
         import distributed.comm.core
 
         check_address(address)
@@ -113,7 +113,7 @@ class Cluster:
     # on a thread
 
     async def _ask(self, work: Callable[[], T]) -> T:
-        """Any error means that the scheduler does not answer."""
+        """Ask the scheduler; any error means that it does not answer."""
 
         def asked() -> T:
             try:
@@ -190,7 +190,7 @@ class Cluster:
         return {address: _name_of(one["name"]) for address, one in found.items()}
 
     def _await_one(self) -> None:
-        """All may be being restarted, as just after a loss."""
+        """Wait for one worker: all may be restarting, as just after a loss."""
         end = time.monotonic() + BACK_S
         while not self._names() and self._local.worker_spec and time.monotonic() < end:
             time.sleep(0.2)

@@ -218,7 +218,7 @@ class Link:
             self.lose("was lost")
 
     def _take(self, flight: _Flight, kind: str, number: int, *rest: Any) -> None:
-        """Errors of the stream are raised to the task awaiting its answer."""
+        """Take events from a worker; errors are raised in the task that awaits the answer."""
         try:
             flight.hear(kind, rest)
             if kind == "answer" and flight.stream is not None:

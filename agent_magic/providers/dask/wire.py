@@ -91,7 +91,7 @@ def error_out(error: Exception) -> Message:
 
 
 def error_in(kind: str, message: str, facts: Mapping[str, Any]) -> Exception:
-    """Unknown kinds keep only the message."""
+    """Return the error of a message; of an unknown kind only the text is kept."""
     if kind not in CALL_ERRORS:
         return AgentMagicError(message)
     error = CALL_ERRORS[kind].__new__(CALL_ERRORS[kind], message)

@@ -56,7 +56,7 @@ _TOO_LONG = re.compile(
 
 @functools.cache
 def of_aiohttp(*names: str) -> tuple[type[Exception], ...]:
-    """None in a browser, which has no sockets for it."""
+    """Return the errors of aiohttp; none in a browser, which has no sockets for it."""
     if in_browser():
         return ()
     import aiohttp

@@ -26,7 +26,7 @@ SIMULATED_HEADER = "x-agent-magic-simulated"
 
 
 def headers_of(response: Response) -> dict[str, str]:
-    """By lower-case name: each look-up in the transport's own takes a microsecond."""
+    """Return headers by lower-case name: each look-up in the transport's own takes a microsecond."""
     return {_lowered(name): value.decode("latin-1") for name, value in response.headers.raw}
 
 

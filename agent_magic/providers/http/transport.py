@@ -227,7 +227,7 @@ def _traced(session: ClientSession) -> ClientSession:
 
 
 def is_loopback(url: str) -> bool:
-    """Then no proxy of the environment applies."""
+    """Return whether an address is on this machine, where no proxy of the environment applies."""
     host = urlsplit(url).hostname or ""
     try:
         return host == "localhost" or ip_address(host).is_loopback
@@ -290,7 +290,7 @@ def _large_bodies() -> Generator[None]:
 
 @functools.lru_cache(maxsize=16)
 def timeout_of(seconds: float) -> Any:
-    """Longer than the attempt's deadline, which the engine enforces."""
+    """Return a timeout longer than the attempt's deadline, which the engine enforces."""
     # The transport's clocks run on while user code blocks the loop, and would discard data that has arrived
     # meanwhile.
     import httpx2

@@ -284,7 +284,7 @@ class LedgerFile:
             return aside
 
     def _check_fork(self) -> None:
-        """Two processes on one connection would destroy the file, so a fork opens its own."""
+        """Open a connection in a fork: two processes on one would destroy the file."""
         if self._pid != os.getpid():
             self._inherited = self._db, self._beside  # kept: closing it here could reach the parent's
             self._log = self._beside = None

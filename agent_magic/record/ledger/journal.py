@@ -349,7 +349,7 @@ class SqliteJournal:
             self._sync(self._commits)
 
     def write(self) -> None:
-        """Failed writes stay in memory and are tried again with the next."""
+        """Write what is waiting; failed writes stay in memory and are tried again with the next."""
         try:
             self._ledger.attempt(self._store)
         except FAILURES as error:
@@ -363,7 +363,7 @@ class SqliteJournal:
             self._ledger.hold(one.key, one.ordinal, one.answer)
 
     def close(self) -> None:
-        """If that fails, the heartbeat goes on trying."""
+        """Write the rest and close; if that fails, the heartbeat goes on trying."""
         for place in list(self._large):
             self._store_large(place)
         self._is_over = True
@@ -401,7 +401,7 @@ class SqliteJournal:
 
     @contextmanager
     def _writing(self) -> Generator[tuple[sqlite3.Connection, int]]:
-        """Only the commit of the transaction counts new events as stored."""
+        """Run a transaction; only its commit counts new events as stored."""
         if self._generation != self._ledger.generation:
             self._start_over()
         before, new = self._stored, list(self._new)

@@ -57,7 +57,7 @@ class Owner(NamedTuple):
         return f"{self.host} {self.pid} {self.start}"
 
     def is_alive(self) -> bool | None:
-        """Return `None` if that cannot be known here."""
+        """Return whether the process lives; `None` if that cannot be known here."""
         if self.host != _host() or sys.platform == "win32":  # on Windows `os.kill` may end the process
             return True if self == Owner.me() else None
         try:
@@ -80,7 +80,7 @@ def _host() -> str:
 
 
 def _start_of(pid: int) -> str:
-    """Empty without `/proc`, or for a zombie."""
+    """Return when a process started; empty without `/proc`, or for a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -211,6 +211,6 @@ class Presence:
         return found
 
     def leave(self) -> None:
-        """If that is not possible now, the others forget the row."""
+        """Remove the own row; if that is not possible now, the others forget it."""
         with suppress(*FAILURES), self._store.file.writing() as db:
             db.execute("DELETE FROM presence WHERE client = ? AND session = ?", (self._client, self.name))

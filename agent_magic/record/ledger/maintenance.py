@@ -219,7 +219,7 @@ def _put_answer(db: sqlite3.Connection, row: Row, *, keep_id: bool) -> None:
 
 
 def _tables_in(path: Path) -> dict[str, list[Row]]:
-    """As far as SQLite gets from the beginning and from the end."""
+    """Read tables as far as SQLite gets from the beginning and from the end."""
     found: dict[str, list[Row]] = {}
     with suppress(*TORN), closing(sqlite3.connect(path, isolation_level=None)) as db:
         for table in RUN_TABLES:
@@ -253,7 +253,7 @@ def _calls_in(path: Path) -> list[Row]:
 
 
 def _is_call(row: Row) -> bool:
-    """Other tables are read with the columns of `tool_calls`."""
+    """Return whether a row is a call; other tables are read with the columns of `tool_calls`."""
     key, run, agent, number, tool, state, pure, began_at, data = row
     numbers = all(isinstance(one, int) for one in (run, agent, number, pure)) and isinstance(began_at, float)
     texts = isinstance(key, str) and isinstance(tool, str) and isinstance(data, str | None)

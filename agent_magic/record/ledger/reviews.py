@@ -75,7 +75,7 @@ class EditRows:
             self._store.patiently(lambda other=other: self._store.insert(DROP_ONE, other, agent, key))
 
     def read(self) -> Edits:
-        """None if the file is unreadable, which a run reports."""
+        """Return the decisions; none if the file is unreadable, which a run reports."""
         try:
             own, others = dict[tuple[str, str], Answer](), dict[tuple[str, str], Answer]()
             for home, agent, key, data in self._rows():

@@ -165,7 +165,7 @@ def _checksum(*parts: object) -> bytes:
 
 
 def file_in(rows: Sequence[tuple[Any, ...]], name: str) -> bytes:
-    """Empty if the bytes are lost or damaged."""
+    """Return the bytes of a file; empty if they are lost or damaged."""
     return rows[0][0] if rows and hashlib.sha256(rows[0][0]).hexdigest() == name else b""
 
 
@@ -204,7 +204,7 @@ class Texts:
         self._new_files.clear()
 
     def forget(self, text: str) -> None:
-        """Prompts are sent once, and together they may be long."""
+        """Forget a text: prompts are sent once, and together they may be long."""
         self._known.pop(text, None)
 
 

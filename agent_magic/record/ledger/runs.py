@@ -172,7 +172,7 @@ def _lost_note(run: int, began_at: str, finished: int, calls: list[Row]) -> str:
 
 
 def _is_gone(owner: str, began_at: str, until: float | None) -> bool:
-    """On another machine only its leases can tell."""
+    """Return whether the process of a run is gone; on another machine only its leases can tell."""
     alive = Owner.parse(owner).is_alive()
     if alive is None:
         return time.time() > (until or datetime.fromisoformat(began_at).timestamp() + DAY_S)

@@ -43,7 +43,7 @@ def picture(
     theme: Theme = "auto",
     layout: Layout | None = None,
 ) -> str:
-    """`path` is a plan's expected critical path."""
+    """Return the picture of a plan or run; `path` is a plan's expected critical path."""
     scene = scene_of(plan, record, now_s=now_s, estimates=estimates, path=path)
     return draw(scene, plan, cards_layout(plan) if layout is None else layout, theme=theme)
 

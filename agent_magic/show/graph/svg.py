@@ -115,7 +115,7 @@ def _moved(inside: str, y: float) -> str:
 
 
 def groups_h(sheet: Sheet) -> float:
-    """Groups have no headings of layers."""
+    """Return the height of groups, which have no headings of layers."""
     return sheet.layout.height - BAND_HEAD
 
 
