@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from agent_magic.declare.validation import check_word
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
-from agent_magic.record.attempt import ENOUGH, percentile
 from agent_magic.record.events import (
     AgentEnded,
     AgentReady,
@@ -23,6 +22,7 @@ from agent_magic.record.events import (
     BackoffStarted,
     CallStarted,
 )
+from agent_magic.record.facts import ENOUGH, percentile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

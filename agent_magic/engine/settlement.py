@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.contract import Outcome, Requests
     from agent_magic.engine.retry import Failure
     from agent_magic.record.answer import Price
-    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.facts import Attempt
     from agent_magic.record.results import RunRecord
 
 CANCELLED = "cancelled"

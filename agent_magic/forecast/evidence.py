@@ -22,8 +22,8 @@ from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S,
 from agent_magic.errors import DeclarationError
 from agent_magic.providers.anthropic import models as by_name
 from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED, NOTHING_USED, TIMED, TOOL_USE
-from agent_magic.record.attempt import Facts, overlap
 from agent_magic.record.call import stretches
+from agent_magic.record.facts import Facts, overlap
 from agent_magic.record.history import Told
 from agent_magic.record.results import sharers_of
 from agent_magic.record.terms import Ceiling, Ceilings, ModelFacts, Terms

@@ -12,7 +12,7 @@ from agent_magic.declare.step import models_text
 from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
 from agent_magic.measure.frames import ALL, make_frame, table
 from agent_magic.measure.metrics import summarize
-from agent_magic.record.attempt import Facts, overlap
+from agent_magic.record.facts import Facts, overlap
 from agent_magic.record.results import Base, RunRecord
 
 if TYPE_CHECKING:

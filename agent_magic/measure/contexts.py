@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.measure.frames import frame_of, table
-from agent_magic.record.attempt import Facts
+from agent_magic.record.facts import Facts
 from agent_magic.record.prices import MTOK, Prices
 from agent_magic.record.reasons import wording
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from agent_magic.record.answer import Usage
-    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.facts import Attempt
     from agent_magic.record.prices import TokenPrice
     from agent_magic.record.results import AgentResult, RunRecord
 

@@ -49,9 +49,9 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.alerts import Episode
     from agent_magic.measure.metrics import Summary
-    from agent_magic.record.attempt import Attempt
     from agent_magic.record.call import ToolCall
     from agent_magic.record.events import Event
+    from agent_magic.record.facts import Attempt
     from agent_magic.record.ledger.runs import PastRun
     from agent_magic.record.results import AgentResult, RunRecord
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from agent_magic.measure.intervals import mean_interval
 from agent_magic.measure.server_fit import OURS, limit_of_run
 from agent_magic.record.answer import total_tokens, total_usd
-from agent_magic.record.attempt import Facts
+from agent_magic.record.facts import Facts
 from agent_magic.record.phases import phases_of
 
 if TYPE_CHECKING:

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 
 from agent_magic.measure.server import CONSTANT, NEVER, Held, Needs, Server, limit_of
 from agent_magic.providers.anthropic import models as by_name
-from agent_magic.record.attempt import overlap
+from agent_magic.record.facts import overlap
 from agent_magic.record.history import exchanges_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from agent_magic.measure.server import At
-    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.facts import Attempt
     from agent_magic.record.history import Exchange
     from agent_magic.record.results import RunRecord
 

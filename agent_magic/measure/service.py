@@ -11,7 +11,7 @@ from agent_magic.declare.validation import is_number
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.measure.frames import ALL, make_frame, on_the_run, table
 from agent_magic.measure.metrics import summarize, total_cost
-from agent_magic.record.attempt import ENOUGH, Facts, overlap, percentile
+from agent_magic.record.facts import ENOUGH, Facts, overlap, percentile
 from agent_magic.record.reasons import limited
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.record.answer import ESCALATED, PAUSED, TOOL_USE
-from agent_magic.record.attempt import Attempt
 from agent_magic.record.call import ToolCall
 from agent_magic.record.events import (
     AgentEnded,
@@ -21,6 +20,7 @@ from agent_magic.record.events import (
     FirstToken,
     RunEnded,
 )
+from agent_magic.record.facts import Attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

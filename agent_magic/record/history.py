@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
-    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.facts import Attempt
     from agent_magic.record.results import RunRecord
 
 MEASURED = frozenset({"live", "simulated"})

@@ -22,8 +22,8 @@ from agent_magic.record.reasons import wording
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from agent_magic.record.attempt import Attempt
     from agent_magic.record.call import ToolCall
+    from agent_magic.record.facts import Attempt
     from agent_magic.record.results import AgentResult, RunRecord
 
 Kind = Literal["queued", "backoff", "local", "first", "stream", "tool"]

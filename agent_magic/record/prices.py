@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from agent_magic.record.answer import Usage
-    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.facts import Attempt
     from agent_magic.record.results import AgentResult, RunRecord
 
 UNKNOWN = Price(None, "unknown")

@@ -19,9 +19,9 @@ from agent_magic.declare.units import seconds
 from agent_magic.declare.values import same_name, unpack
 from agent_magic.errors import AgentMagicError, NoValue, UnknownAgent
 from agent_magic.record.answer import ESCALATED, PAUSED, Usage, add_usage, total_usd
-from agent_magic.record.attempt import Attempt, Facts
 from agent_magic.record.call import ToolCall, own_text, stretches
 from agent_magic.record.display import Shown, single_line
+from agent_magic.record.facts import Attempt, Facts
 from agent_magic.record.fold import FOLD
 from agent_magic.record.request import answered, conversation_frame, exported, rows_of, same_of
 

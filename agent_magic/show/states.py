@@ -11,7 +11,7 @@ from agent_magic.record.display import single_line
 from agent_magic.record.results import capped_steps
 
 if TYPE_CHECKING:
-    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.facts import Attempt
     from agent_magic.record.results import AgentResult, RunRecord
 
 

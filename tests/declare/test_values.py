@@ -303,9 +303,9 @@ class Bag:
 
 def test_a_collection_that_gives_more_than_its_length_is_refused():
     """It may have no end: nothing waits for it, and no part of it stands for the whole."""
-    for use in ({"prompt": "{{ v | tojson }}"}, {"prompt": "{{ item }}", "each": "v"}):
+    for agent in (am.Agent("a", "{{ v | tojson }}"), am.Agent("a", "{{ item }}", each="v")):
         with pytest.raises(DeclarationError, match="a Bag gives more items than its length says"):
-            am.Plan([am.Agent("a", **use)], {"v": Bag()}).prompt("a", {})
+            am.Plan([agent], {"v": Bag()}).prompt("a", {})
 
 
 def test_a_collection_that_holds_more_than_its_items_is_not_written_as_a_list():

@@ -20,7 +20,7 @@ from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import Policy
 from agent_magic.measure.frames import ALL
 from agent_magic.measure.service import PERCENTILES, UTILIZATION, overlap
-from agent_magic.record.attempt import percentile
+from agent_magic.record.facts import percentile
 from tests.live.virtual import Reply, drive
 from tests.record.histories import histories
 

@@ -39,7 +39,7 @@ from agent_magic.forecast.advice.graded import by_grades, how_sure, verdict_on
 from agent_magic.forecast.advice.structure import SHAPE, not_after, ordered, refers_to
 from agent_magic.measure.metrics import NEAR_BOUND, NEAR_SUM, summarize, waited_s
 from agent_magic.measure.path import Chains, works
-from agent_magic.record.attempt import Facts
+from agent_magic.record.facts import Facts
 from agent_magic.record.reasons import wording
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agent_magic.record.answer import Status
-    from agent_magic.record.attempt import Attempt
+    from agent_magic.record.facts import Attempt
     from agent_magic.record.ledger.file import LedgerFile, Row
 
 P = TypeVar("P", bound=Plan)

@@ -11,8 +11,8 @@ from agent_magic.engine.pacing.limits import KINDS, MOST
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.measure.frames import next_step
 from agent_magic.measure.metrics import summarize
-from agent_magic.record.attempt import Facts
 from agent_magic.record.display import single_line
+from agent_magic.record.facts import Facts
 from agent_magic.show.charts.chart import ADVISE, compose, provenance
 from agent_magic.show.charts.marks import Area, Line, Look, Panel, Scale, numbers, times
 from agent_magic.show.text import run_line

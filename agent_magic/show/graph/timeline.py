@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from agent_magic.declare.plan import Plan
-    from agent_magic.record.attempt import Attempt
     from agent_magic.record.events import Event
+    from agent_magic.record.facts import Attempt
     from agent_magic.record.results import AgentResult, RunRecord
     from agent_magic.show.graph.groups import Sheet
 
