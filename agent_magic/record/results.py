@@ -192,6 +192,7 @@ class AgentResult(Shown):
 
     @property
     def original(self) -> str | None:
+        """The model's text, if the user has edited the answer."""
         answer = self.answer
         return answer.original if answer is not None and answer.edited else None
 
@@ -228,6 +229,7 @@ class AgentResult(Shown):
 
     @property
     def has_value(self) -> bool:
+        """True if the return value of a task is in memory, or was stored."""
         return bool(self._kept) or self._packed is not None
 
     @property
@@ -253,6 +255,7 @@ class AgentResult(Shown):
 
     @property
     def source(self) -> Source | None:
+        """Where the result came from, such as `live` or `ledger`, if there is one."""
         return next((one.source for one in reversed(self.calls if self.is_task else self.attempts) if one.source), None)
 
     @property
@@ -262,6 +265,7 @@ class AgentResult(Shown):
 
     @property
     def is_shared(self) -> bool:
+        """True if it shares the answer of an identical step."""
         return bool(self.attempts) and self.attempts[-1].is_shared
 
     @property
@@ -300,14 +304,17 @@ class AgentResult(Shown):
 
     @property
     def granted_s(self) -> float | None:
+        """When it was first admitted; a task begins at once."""
         return self.started_s if self.is_task else self.attempts[0].granted_s if self.attempts else None
 
     @property
     def calls_under_way(self) -> list[ToolCall]:
+        """The calls that run now."""
         return [one for one in self.calls if one.ended is None]
 
     @property
     def working_since_s(self) -> float | None:
+        """Start of its request or call under way; `None` if nothing runs."""
         under_way = self.calls_under_way or self._facts.running
         return min((one.started_s for one in under_way), default=None)
 
