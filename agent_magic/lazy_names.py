@@ -24,9 +24,7 @@ def load(place: str) -> Any:
 def lazy_names(package: str, places: Mapping[str, str]) -> Callable[[str], Any]:
     """Return a `__getattr__` for a package that imports each name when it is first used.
 
-    Args:
-        package: The package.
-        places: The place of each name: `module`, `module:name` if the name differs there, `module:` for the module.
+    `places` are `module`, `module:name` if the name differs there, or `module:` for the module.
     """
 
     def find(name: str) -> Any:

@@ -1,10 +1,7 @@
 """Capabilities of the machine's Python. In a browser (Pyodide) there are no threads, no processes and no sockets.
 
-Code that starts a thread or a process asks here, so one place knows:
-
-* work for a thread is done at once, on the loop (`asyncio.to_thread` does so by itself there);
-* what only serves other processes, or only warms up, is left out;
-* what cannot be is refused in one sentence, by `needs_processes`.
+Work for a thread is then done at once, on the loop (`asyncio.to_thread` does so by itself), what only serves other
+processes or warms up is left out, and what cannot be is refused by `needs_processes`.
 """
 
 from __future__ import annotations

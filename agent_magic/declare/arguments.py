@@ -1,7 +1,7 @@
 """Arguments of a function, written by a model: their schema, and how they are read.
 
 The JSON is read strictly, since a truncated call must never run with half of its arguments: duplicate members, `NaN`
-and text after the end are refused. Then pydantic converts it to the function's types.
+and text after the end are refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ class Arguments:
         reader: The pydantic model; `None` if only the schema is known, as in a record.
         always: Parameters that are always passed, since their default is in an annotation.
         simple: True if reading runs no code of the user.
-        decimals: The schema with decimals marked; empty without any.
     """
 
     schema: str

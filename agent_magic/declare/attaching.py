@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def read_content(steps: Sequence[Step], values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return values with pictures and queries read now, and what prompts show for values that tasks take as is."""
+    """Return values with pictures and queries read now, and what prompts show for tasks' values."""
     # A figure or query of which a prompt uses a part, such as `{{ ax.get_title() }}`, is unchanged.
     shown = [name for name, value in values.items() if not is_frozen(value)]
     if not shown:

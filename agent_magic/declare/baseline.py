@@ -28,8 +28,8 @@ def one_agent(
 ) -> P:
     """Return the whole job of a plan as one request, in a plan with one agent, `baseline`.
 
-    It has every prompt once, parents first, and refers to answers above. Its token cap is the sum of all agents' caps,
-    up to the model's maximum, so the work is the same; quality is not measured.
+    Its token cap is the sum of all agents' caps, up to the model's maximum, so the work is the same; quality is not
+    measured.
     """
     if all(one.is_task for one in plan.agents):
         raise PlanError("A plan without agents has no baseline. Declare an agent first.")

@@ -1,9 +1,8 @@
 """Pictures and documents in prompts: `{{ fig }}`, `{{ scan }}`, `--attach report`.
 
 An `Attachment` holds the bytes once; requests, ledgers and cassettes name them by their sha256. During rendering it
-writes a mark with a random number of this rendering: it passes through loops, joins and filters as text does, and no
-other text can contain it. Afterwards marks become labels, `[image fig]`, with their places. A mark cut or changed by a
-filter is an error, and nothing is sent.
+writes a mark with a random number, which passes through loops, joins and filters and which no other text can contain.
+Afterwards marks become labels, `[image fig]`. A mark cut or changed by a filter is an error, and nothing is sent.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Attachment:
     Attributes:
         media_type: Such as `image/png`, `application/pdf` or `text/plain`.
         size: Bytes.
-        width, height: Pixels of a picture; 0 for a document.
+        width, height: Pixels of a picture.
         pages: Pages of a PDF; 0 if unknown.
         data: The bytes; empty if removed from a recording.
     """

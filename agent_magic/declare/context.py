@@ -1,8 +1,8 @@
 """What agents share at the beginning of their requests: a context, or the conversation of another agent.
 
 An agent that continues a conversation (`%%agent more --continues analyst`) sends the other's requests byte for byte,
-followed by its prompt, so the provider's cache has all but the end. It inherits the tools, and by default model and
-effort: with others the cache would have nothing.
+followed by its prompt. It inherits tools, and by default model and effort: with others the provider's cache would have
+nothing.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def coordinator(
     model: str | None = None,
     max_tokens: int | None = None,
 ) -> P:
-    """Return the plan of one agent that is asked for a plan, which may use the goal's variables."""
+    """Return the plan of one agent that is asked for a plan."""
     check_text("goal", goal)
     if not goal.strip():
         raise DeclarationError("The goal is empty.", hint="Say below the %%plan line what is to be done.")
@@ -131,7 +131,7 @@ def read_plan(
 
 
 def _typed(agent: Any, returns: str) -> Any:
-    """Give an agent its answer type; its prompt may use names, but no expressions."""
+    """Give an agent its answer type; its prompt may use no expressions."""
     if not agent.template.simple:
         raise PlanError(f"The prompt of {agent.name!r} may use {{{{ name }}}} only, and no other template language.")
     written = returns.strip()

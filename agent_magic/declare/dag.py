@@ -24,7 +24,7 @@ class Dag:
     Attributes:
         order: Parents before children, ties in declared order.
         layer: Length of the longest path to each agent from one without parents.
-        priority: Highest priority among each agent and its descendants; empty without any.
+        priority: Highest priority among each agent and its descendants.
         alike: Ranges of agents with the same parents and children.
     """
 

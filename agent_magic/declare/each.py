@@ -8,7 +8,7 @@ Positive or negative? {{ item.text }}
 Is {{ label }} right for {{ item.text }}?
 ```
 
-Items of an answer, and rounds of a loop, are groups too, with reserved members; see `agent_magic.declare.expansion`.
+For items of an answer and rounds of a loop, see `agent_magic.declare.expansion`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,6 @@ class Part:
     """The position of an agent in its group.
 
     Attributes:
-        group: The declared name of the group.
         over: The value with the items; groups over one value use each other's answer for the same item.
         number: Of an item from 0, of a round from 1.
         levels: Names of the levels of the value's index, if it has several; then `key` is a tuple.
@@ -65,7 +64,7 @@ class Part:
         most: Maximum items there.
         outer: The position of that step, if it is in a group itself.
         rounds: Number of rounds of the loop; 0 for an item.
-        asks: Maximum items of its request, whose numbers, keys and items are in `item`; 0 for one item.
+        asks: Maximum items of its request, which are in `item`; 0 for one item.
         asked: The step with the request for this item; empty for a separate request.
         shares: True if an earlier item with the same prompt is asked instead.
     """

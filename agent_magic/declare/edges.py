@@ -27,9 +27,8 @@ class PlanWarning(UserWarning):
 class Edge:
     """One agent waits for another.
 
-    Attributes:
-        kind: `prompt` if the parent's answer goes into the child's prompt, `continues` if the child goes on in the
-            parent's conversation, `after` if only the order counts.
+    `kind` is `prompt` if the answer goes into the child's prompt, `continues` if the child goes on in the parent's
+    conversation, `after` if only the order counts.
     """
 
     parent: str
@@ -101,7 +100,7 @@ class Edges:
         return found
 
     def _is_input(self, agent: Step, name: str) -> bool:
-        """Return whether a name in a prompt is a parent; if not, keep its value, drop it, or raise."""
+        """Return whether a name in a prompt is a parent; if not, drop it, or raise."""
         if name in self.index and (name != agent.name or name not in self.values):
             return self._is_other(agent, name)
         if self.drops and name not in self.values:

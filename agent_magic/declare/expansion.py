@@ -9,7 +9,7 @@ Sum up {{ data }}. {% if critic %}Your critic said: {{ critic.notes }}{% endif %
 ```
 
 A plan is frozen before it runs: places for later items are reserved, up to a required maximum, so estimates, budgets,
-replays and forecasts know all that can happen. Unneeded places cost nothing, and have no rows in frames.
+replays and forecasts know all that can happen.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def names_before(step: Step) -> set[str]:
 
 
 def _rounds_of(agents: Sequence[Step], declared: Mapping[str, Step]) -> dict[str, str]:
-    """Return the steps on the ways from a loop's first step to its condition, each with that first step."""
+    """Return the steps from a loop's first step to its condition, each with that first step."""
     found: dict[str, str] = {}
     heads = [agent for agent in agents if agent.until is not None and agent.part is None]
     before = {agent.name: names_before(agent) & declared.keys() for agent in agents} if heads else {}

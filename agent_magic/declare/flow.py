@@ -5,7 +5,7 @@ If its condition is false, a step is *skipped*, with every step that depends on 
 
 A step does not depend on members of a group it uses as a whole, rounds of a loop it is not in, steps it only waits for,
 and names its prompt uses by `default` or `is defined`. Decisions are functions of answers alone, so a replay decides
-the same, and a forecast repeats the decisions of the recorded run.
+the same.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Flow:
     Attributes:
         decides: The steps that may be left out, decided when their parents are done.
         optional: Per step, the parents it can do without.
-        ahead_of: Parents that a step does not wait for, since it begins before its condition is decided.
+        ahead_of: Parents that a step does not wait for, since it begins early.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -216,8 +216,7 @@ class Flow:
         """Return what most earlier runs left out, and the number of steps with evidence.
 
         A place is needed if it was answered at least half as often as the first of its kind, and a condition holds if
-        its step was answered at least half as often as the steps it uses. If most loops reached the maximum, later
-        rounds are needed.
+        its step was answered at least half as often as the steps it uses.
         """
         agents, found, known = self._plan.agents, dict[int, Left](), 0
         firsts = {_kind(one.part): one.name for one in agents if one.part is not None and _is_first(one.part)}
@@ -299,7 +298,7 @@ class Flow:
         return {ITEM: item, KEY: key}
 
     def _without_item(self, step: int, answers: Mapping[str, Any]) -> Left | None:
-        """Leave out a place without an item; more items than places are an error of the first place."""
+        """Leave out a place without an item; too many items are an error of the first place."""
         part = self._plan.agents[step].part
         if part is None or not part.source:
             return None

@@ -1,12 +1,12 @@
 """Several items in one request, `--each reviews --returns Label --group 5`, each with its own answer.
 
 The request, `label_request_0`, is the step with the cost: its prompt has each item's, numbered, and its type is a list
-of the declared one, each with the number of its item. So missing, repeated and invalid answers are detected, and only
-those are asked for again in the same conversation: together while that settles some, at last one by one. Each item,
-`label_0`, is a step without a request, which takes its answer from the replies, or fails without one; the others stay.
+of the declared one, each with the number of its item. Missing, repeated and invalid answers are asked for again in the
+same conversation: together while that settles some, at last one by one. Each item, `label_0`, is a step without a
+request that takes its answer from the replies.
 
-A model that numbers from 0 or adds items has lost count. Nothing of such a reply is used: no row ever shows the answer
-of another. Of items with the same prompt one is asked; `apart` asks each, for `--identical each`.
+Nothing is used of a reply that numbers from 0 or adds items: no row ever shows the answer of another. Of items with the
+same prompt one is asked; `apart` asks each, for `--identical each`.
 """
 
 from __future__ import annotations

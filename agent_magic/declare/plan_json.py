@@ -1,17 +1,16 @@
 """A plan as JSON, and back: `{"name": ..., "agents": [{"name": ..., "prompt": ...}, ...], "values": {...}}`.
 
-This is the form in which models write plans. `prompt` may be called `task`; agents without a name are `agent_0`,
-`agent_1`, ... by their place. `depends_on` takes names or places. The answers it names reach the prompt: at `{{
-previous_outputs }}`, or else at its end, except for those that the prompt uses itself. `after` only orders.
+Models write plans in this form. `prompt` may be called `task`; agents without a name are `agent_0`, `agent_1`, ... by
+their place. `depends_on` takes names or places. The answers it names reach the prompt at `{{ previous_outputs }}`, or
+else at its end, except for those that the prompt uses itself. `after` only orders.
 
-`contexts` may hold texts that agents share; a written plan has them among its values. An agent with `"each": "rows"`
-stands for one per item of that value; a written plan has those, each with its item in `part`. `returns` is a JSON
-schema. `tools` and tasks (`kind` `task`) come without functions: such a plan can be shown and replayed, not run.
+`contexts` may hold texts that agents share, and an agent with `"each": "rows"` stands for one per item of that value; a
+written plan has the results. `returns` is a JSON schema. Tools and tasks come without functions: such a plan can be
+shown and replayed, not run. A picture or a document is the value `{"$attachment": {...}}`; bytes may be in
+`attachments`, base64 by sha256.
 
-A picture or a document is the value `{"$attachment": {...}}`; bytes may be in `attachments`, base64 by sha256.
-
-An outline is a plan without the user's texts: steps, edges and options, and no prompts, values, items, schemas or
-functions. A forecast needs no more, so what-ifs work without texts and without Jinja2.
+An outline is a plan without the user's texts: steps, edges and options. A forecast needs no more, so what-ifs work
+without texts and without Jinja2.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def plan_from_json(text: str, kind: type[P]) -> P:
 
 
 def plan_from_dict(data: Mapping[str, Any], kind: type[P], file_of: Callable[[str], bytes] | None = None) -> P:
-    """Return a plan from plain data, with the bytes of attachments by default from the data too."""
+    """Return a plan from plain data, by default with the attachments' bytes in it."""
     if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise _wrong("The plan", "an object with 'agents'", data)
     rows: Any = data.get("agents")
@@ -323,12 +322,11 @@ def with_files(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def files_to_json(attachments: Mapping[str, Attachment]) -> dict[str, str]:
-    """Return bytes as base64, by sha256."""
     return {name: base64.b64encode(one.data).decode() for name, one in attachments.items() if one.data}
 
 
 def _reader_of(data: object) -> Callable[[str], bytes]:
-    """Return a reader of `files_to_json`, which refuses bytes that do not match their sha256."""
+    """Return a reader of `files_to_json`, which checks the sha256."""
     if not isinstance(data, dict):
         raise _wrong("'attachments'", "an object of base64 by sha256", data)
     found: dict[str, bytes] = {}
@@ -386,7 +384,7 @@ def _json_or_text(value: object) -> Any:
 
 
 def outline_of(plan: Plan, replaced: Callable[[str], str], prompts: Mapping[int, str] | None = None) -> dict[str, Any]:
-    """Return plain data for `plan_from_dict`, with only these prompts, and contexts as `replaced` returns them."""
+    """Return plain data for `plan_from_dict`, with only these prompts."""
     prompts = prompts or {}
     conditions = [text for one in plan.agents for text in (one.when, one.until) if text is not None]
     values = {name: NO_TEXT for text in conditions for name in condition_of(text).names if not _is_step(plan, name)}

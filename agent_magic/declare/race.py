@@ -1,11 +1,10 @@
 """Races and hedges.
 
-A race, `--first-of fast,careful`, takes the first answer of several agents; the others are then cancelled. Sent
-requests are paid for; a failed agent has lost, and if all fail, the race has failed. Only the race may use its agents,
-so that nothing is cancelled that another step waits for.
+A race, `--first-of fast,careful`, takes the first answer of several agents and cancels the others; sent requests are
+paid for. Only the race may use its agents, so that nothing is cancelled that another step waits for.
 
 A hedge, `--hedge p95` or seconds, asks an agent with an overdue answer a second time: a race between the request,
-`label_first_0`, and a reserved place for a second one, `label_hedge_0`, which stays unused if the answer is in time.
+`label_first_0`, and a reserved place for a second one, `label_hedge_0`.
 
 Source: J. Dean, L. A. Barroso, "The Tail at Scale", Communications of the ACM 56 (2013), on hedged requests.
 """
@@ -56,7 +55,7 @@ def share_of(hedge: str | float) -> float | None:
 
 
 def hedged_steps(agent: Agent, steps: Sequence[Agent]) -> list[Step]:
-    """Return the steps with the first answer, the requests, and the places for second ones."""
+    """Return the steps with the first answer, the requests, and places for second ones."""
     first = [_apart(one, agent.name, FIRST) for one in steps]
     places = [
         _apart(one, agent.name, HEDGE, hedge=agent.hedge, hedges=asked.name)

@@ -1,7 +1,7 @@
 """Roles: short system prompts with the perspective of an agent.
 
 Add one with `am.roles["lawyer"] = "You are a lawyer. ..."`, then `--role lawyer`. Agents take the text when they are
-declared; plans as JSON and recordings hold the text of a role that is not one of ours.
+declared.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
 """The Jinja2 sandbox that renders prompts, and the limits of their text.
 
 A prompt may come from another person's notebook: the sandbox keeps expressions from Python's internals and from
-changing lists and dicts. It is no protection against the values: their methods run, so `{{ frame.to_csv("f") }}` writes
-a file.
+changing lists and dicts. It is no protection against the values' methods: `{{ frame.to_csv("f") }}` writes a file.
 
-A request has at most 32 MB, so no prompt, and no intermediate text, may be longer. Python cannot limit the memory of
-one call, so operations that make long texts of short ones are measured before they run.
-
-Importing Jinja2 takes longer than all the rest of a load: import this module lazily.
+A request has at most 32 MB. Python cannot limit the memory of one call, so operations that make long texts of short
+ones are measured before they run. Importing Jinja2 takes longer than all the rest of a load: import this module lazily.
 """
 
 from __future__ import annotations
@@ -130,7 +127,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().is_safe_attribute(obj, attr, value) and not is_changing
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return an attribute; of a dict the value under that key, unless its method is called."""
+        """Return an attribute; of a dict the key's value, unless its method is called."""
         found = self._attribute(obj, attribute)
         return found if type(found) in PLAIN else _reread(found, lambda: self._attribute(obj, attribute))
 
@@ -194,7 +191,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return "".join(parts)
 
     def _measured(self, function: Callable[..., Any], size: Callable[..., float]) -> Callable[..., Any]:
-        """Return a function or filter that counts the size of its result before it computes it."""
+        """Return a function that counts the size of its result before it computes it."""
         own = 1 if hasattr(function, "jinja_pass_arg") else 0  # Jinja2's first argument, before the template's
 
         @wraps(function)
@@ -233,7 +230,7 @@ def _read_again(work: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reread(found: Any, get: Callable[[], Any]) -> Any:
-    """Return a part of a value; keep an iterator that the value makes each time, refuse a held one."""
+    """Return a part of a value; refuse an iterator that the value holds."""
     if not is_single_use(found):
         return found
     if get() is found:  # the next rendering would find it empty
@@ -334,7 +331,6 @@ class Compiled:
     """A template parsed by Jinja2; `Template` describes most fields.
 
     Attributes:
-        names: The names it reads and does not set itself.
         paths: Used paths; an item of a list, or of a loop over it, is a number.
         numbers: Paths compared with a number.
     """
@@ -370,7 +366,7 @@ class Compiled:
 
 
 def _paths(tree: nodes.Template, loops: list[nodes.For], names: Collection[str]) -> Iterable[tuple[str | int, ...]]:
-    """Yield the paths a template uses; a loop variable stands for an item, unless it is used twice."""
+    """Yield the paths a template uses; a loop variable stands for an item."""
     items: dict[str, list[nodes.Node]] = {}
     for loop in loops:
         items.setdefault(cast("nodes.Name", loop.target).name, []).append(loop.iter)

@@ -109,7 +109,7 @@ def checked_path(path: str, what: str) -> str:
 
 
 def not_on_windows(parts: Sequence[str]) -> str:
-    """Return the first part that Windows cannot store, or takes for a device; else empty."""
+    """Return the first part that Windows cannot store, or takes for a device."""
     return next((one for one in parts if DEVICES.match(one) or set('<>:"|?*') & set(one) or one[-1] in ". "), "")
 
 

@@ -59,7 +59,7 @@ def _held(value: object) -> str:
 
 
 def parameters_of(function: Callable[..., Any], what: str, *, lenient: bool = False) -> tuple[Parameter, ...]:
-    """Return the unbound parameters; `lenient` ignores types that are imported for type checkers only."""
+    """Return the unbound parameters; `lenient` ignores types for type checkers only."""
 
     def failed(error: BaseException) -> DeclarationError:
         return DeclarationError(f"The parameters of {what} cannot be read: {reason_of(error)}.")

@@ -1,8 +1,8 @@
 """A plan in a plan: its steps join, and its name is the answer of its last step.
 
 If the value `research` is a plan with the steps `sources` and `notes`, a prompt with `{{ research }}` gives the steps
-`research__sources` and `research__notes`, as scikit-learn names them. The joined plan is flat: one pacer, one budget
-and one record. All names used by the steps of a plan are local to it.
+`research__sources` and `research__notes`, as scikit-learn names them. All names used by the steps of a plan are local
+to it.
 """
 
 from __future__ import annotations

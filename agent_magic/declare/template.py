@@ -1,8 +1,7 @@
 """Prompt templates: the names a prompt uses, and its rendered text.
 
-Most prompts are plain text with a few `{{ name }}`. One regular expression parses and renders those, at a hundredth of
-the cost of a template engine. Others use Jinja2's sandbox. Both ways give the same text. A model's answer is inserted
-as a value, never parsed as a template.
+Most prompts are plain text with a few `{{ name }}`: one regular expression renders those, at a hundredth of the cost of
+a template engine. Others use Jinja2's sandbox. A model's answer is inserted as a value, never parsed as a template.
 """
 
 from __future__ import annotations
@@ -58,7 +57,6 @@ class Template:
     """A prompt's text with the names it uses.
 
     Attributes:
-        names: In order of first appearance.
         pieces: Literal text and names in turn; empty if Jinja2 renders it.
         whole: Names written whole, not a part or a filter's result.
         apart: Names used otherwise than written whole or tested for existence.
@@ -79,7 +77,7 @@ class Template:
 
     @classmethod
     def parse(cls, text: str, *, agent: str, title: str = "", hint: str = "") -> Template:
-        """Parse an agent's text; errors call it `title`, and quote it unless `hint` says that it is not the user's."""
+        """Parse an agent's text; errors call it `title`, and quote it unless there is a `hint`."""
         title = title or f"The prompt of agent {agent!r}"
         if "{{" not in text and "{%" not in text:
             return cls(text, title, agent, pieces=(text,))
@@ -173,7 +171,7 @@ def renamed_names(template: Template, names: Mapping[str, str]) -> str:
 
 
 def _guarded(text: str, lone_tag: str = "{{ '{%' }}") -> str:
-    """Replace what Jinja2 would change: carriage returns, and each `{%` that begins no tag, outside raw blocks."""
+    """Replace what Jinja2 would change: carriage returns, and each `{%` that begins no tag."""
     text = sendable(text).replace("\r", _RETURN)
     if "{%" not in text:
         return text

@@ -1,7 +1,6 @@
 """Tools: the user's functions that a model may call, and tools run by the provider.
 
-A function becomes a tool when an agent is declared: its description for the model is fixed from then on. Flags are set
-at the function, `@am.tool(ask=True)`; the function is unchanged, to be called and tested.
+A function becomes a tool when an agent is declared: its description for the model is fixed from then on.
 """
 
 from __future__ import annotations
@@ -358,7 +357,7 @@ def _as_tools(given: Any) -> Sequence[Tool | ServerTool]:
 
 
 def _looked_up(written: str, names: Mapping[str, Any], agent: str) -> Sequence[Tool | ServerTool]:
-    """Return the value of a function's or toolbox's name: `server.*`, `object.method`."""
+    """Return the value of a name, of a toolbox too: `server.*`, `object.method`."""
     name, _, rest = written.partition(".")
     if name not in names:
         if written in FAMILIES:

@@ -35,7 +35,7 @@ class ToolResult(NamedTuple):
 
     Attributes:
         content: The text; with files, content blocks as JSON, with a sha256 instead of bytes.
-        chars: Characters of the whole result, as far as known.
+        chars: Characters of the whole result.
     """
 
     content: str

@@ -1,8 +1,8 @@
 """The user's code that runs while a plan is created or a prompt is rendered: methods of values, functions in prompts.
 
-It often runs in a task on the kernel's own loop. A `SystemExit` or `KeyboardInterrupt` that leaves a task ends that
-loop and the kernel; and an interrupt handler that cancels tasks does nothing while the loop is blocked, so Stop would
-be ignored until a loop over 10^10 items in a prompt is over. So all such code runs in `run_user_code`.
+It often runs in a task on the kernel's own loop. A `SystemExit` or `KeyboardInterrupt` that leaves a task ends the
+kernel, and an interrupt handler that cancels tasks does nothing while a loop over 10^10 items in a prompt blocks the
+loop. So all such code runs in `run_user_code`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def run_user_code(work: Callable[[], T], failed: Callable[[BaseException], Agent
 class _Stop:
     """A handler of SIGINT that raises in the code that runs, after the earlier handler has heard of the interrupt.
 
-    `pressed` tells Stop from a `KeyboardInterrupt` of the code; when `raises` is False the error would leave the task.
+    `pressed` tells Stop from a `KeyboardInterrupt` of the code.
     """
 
     def __init__(self) -> None:

@@ -95,7 +95,6 @@ class Episode:
     Attributes:
         at_s: Its start, in seconds since the run began.
         measured: The value at its start.
-        worst: The highest value.
         ended_s: When the rule held again; `None` while it is broken.
     """
 

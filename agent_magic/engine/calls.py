@@ -1,7 +1,7 @@
 """Scheduling of function calls.
 
 A call waits for approval, for the calls beside it if it must run alone, and for resources: a semaphore, or a path that
-it writes and others read. Calls begin in the order of requests, each as soon as it can.
+it writes and others read.
 """
 
 from __future__ import annotations

@@ -56,8 +56,6 @@ def expected_work_s(agents: Sequence[Step], models: Sequence[str], history: Hist
     2. An agent with `expect`: that; with `expect_out`: that many tokens at the model's median pace.
     3. An agent with `max_tokens`: the share of it that such answers use, at that pace.
     4. Any other: the median answer of its model, of all models, or of the declared values.
-
-    Simulated and real answers are never mixed: the kind of the latest answer counts.
     """
     latest = history.latest
     made_up = latest is not None and latest.simulated

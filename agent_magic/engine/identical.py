@@ -1,8 +1,6 @@
 """Identical requests of one run.
 
-Among identical rows of one declaration the first one admitted asks, and the others share its answer or failure. If it
-is stopped, the next one leads.
-
+Among identical rows of one declaration the first one admitted asks, and the others share its answer or failure.
 Deliberate repetitions are not identical: separate declarations, `--repeat`, rounds of a loop, hedges. Neither are rows
 with tools that may act, nor rows that start ahead of their condition, since their answer may be thrown away.
 """

@@ -183,8 +183,7 @@ def escalation_of(plan: Plan, step: int, answer: Answer) -> CallError | None:
 class PlanRequests:
     """Writes the requests of a plan's agents and bounds the use of each.
 
-    No token is shorter than a byte: a bound before counting, but four times too high, so if a budget has no room for
-    it, the provider counts.
+    No token is shorter than a byte: a bound before counting, but four times too high.
     """
 
     def __init__(  # noqa: PLR0913 - all that a request stands on
@@ -394,11 +393,9 @@ class PlanRequests:
             self._counting.forget(step)
 
     def is_silent(self, answer: Answer) -> bool:
-        """Return whether the answer after tool calls is empty; asked once more, models usually speak."""
         return not answer.text.strip()
 
     def fault(self, step: int, answer: Answer) -> CallError | None:
-        """Return the error in an answer by return type and check, or `Escalated` if the cascade has another model."""
         found = self._fault(step, answer)
         if answer.edited:  # the user has decided, and no model is asked to mend it
             why = f"the edited answer does not fit: {found}. %agents edit changes it, or --undo takes it back"
@@ -428,7 +425,7 @@ class PlanRequests:
         return None
 
     def _fault_by_item(self, step: int, answer: Answer) -> CallError | None:
-        """Return the items missing from a group's answer; the others are accepted if asking again cannot help."""
+        """Return the items missing from a group's answer, unless asking again cannot help."""
         before = self._by_item.get(step, []) if step in self._so_far else []  # else it is a new conversation
         agent, good, fault = self._plan.agents[step], 0, _broken_off(answer)
         if fault is None:
@@ -501,7 +498,7 @@ class PlanRequests:
         self._returned[step] = (*self._returned.get(step, ()), *kept)
 
     def _worst(self, step: int, request: Request, counting: Counting) -> tuple[Worst, Worst | None]:
-        """Return a request's worst case, and if it is uncounted, the worst case with the longest tokens."""
+        """Return a request's worst case, and if uncounted, that with the longest tokens."""
         by_batch = self._goes_by_batch(step)
         least, most = self._attached(request)
         size = len("".join(request.texts()).encode(errors="replace")) + OVERHEAD_TOKENS + most

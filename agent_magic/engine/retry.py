@@ -211,9 +211,8 @@ SHARE: Final = 0.5
 class Slots:
     """The concurrency of a run: the policy's, reduced when failures show that it is too high.
 
-    When an agent has one attempt left and half of the latest attempts failed by overload (status, time-outs, lost
-    connections), requests go one at a time. Once all such last attempts are over, each answer doubles the concurrency.
-    The pacer handles 429s; they do not count here.
+    When an agent has one attempt left and half of the latest attempts failed by overload, requests go one at a time.
+    Once all such last attempts are over, each answer doubles the concurrency. 429s do not count.
     """
 
     def __init__(self, most: int) -> None:

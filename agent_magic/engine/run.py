@@ -184,7 +184,7 @@ class Engine:
         return self._take(self.conductor.start(now), now)
 
     def settle_recorded(self, now: float) -> list[Action]:
-        """Skip descendants of recorded failures before the run starts, and end a run with nothing left to do."""
+        """Skip descendants of recorded failures before the run starts."""
         return self._take(self.conductor.settle_done(now), now)
 
     def leave_out(self, step: int, why: str) -> None:
@@ -218,7 +218,7 @@ class Engine:
         return self._take(self.conductor.room_changed(now), now)
 
     def began(self, step: int, now: float) -> list[Action]:
-        """Record the start of the answer itself: from now on, its prompt cache entry can be read."""
+        """Record the start of the answer: now its prompt cache entry can be read."""
         if self.admission is None or self._requests.prefixes is None:
             return []
         self.admission.began(step)
@@ -350,7 +350,7 @@ class Engine:
         return out
 
     def _share_all(self, now: float, out: list[Action]) -> None:
-        """Share answers with waiting steps, one by one, since their children may take answers as well."""
+        """Share answers with waiting steps."""
         self._is_sharing = True
         while self._shares:
             out.extend(self._share(self._shares.popleft(), now))
@@ -441,7 +441,7 @@ class Engine:
         self._turns[step] = [*before, said]
 
     def _ask_again(self, step: int, outcome: Outcome, fault: CallError, now: float) -> list[Action]:
-        """Record an invalid answer, and ask once more with the error, or as often as the error says."""
+        """Record an invalid answer, and ask once more with the error."""
         failure = failure_of(fault, 1)
         self._settlement.settle(step, outcome, failure, now)
         if isinstance(fault, Escalated):

@@ -98,7 +98,7 @@ class Settlement:
     def _give_back(
         self, step: int, usage: Usage | None, price: Price, bad: Blame, now: float, *, model: str = ""
     ) -> None:
-        """Replace the reserve by the use; without a final count the reserve stays, since all of it may be billed."""
+        """Replace the reserve by the use; without a final count the reserve stays."""
         known, is_final = usage or Usage(), price in FREE or (usage is not None and usage.is_final)
         self._requests.used(step, known, model)
         if self._gate is not None:

@@ -214,7 +214,7 @@ def _is_of(base: RunRecord, scenario: Scenario, record: RunRecord) -> bool:
 
 
 def _same(base: RunRecord, scenario: Scenario, number: int, agent: Step, model: str) -> bool:
-    """Return whether an agent that ran is the forecast one; if others are dropped, prompts have to differ."""
+    """Return whether an agent that ran is the forecast one."""
     asked, other = base.plan.agents[number], scenario.models.get(number)
     effort = scenario.efforts.get(number, asked.effort)
     models = _models_of(asked, base.results[number].model) if other is None else ((other,), None)

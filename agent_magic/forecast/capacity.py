@@ -559,8 +559,8 @@ def contradictions() -> tuple[str, ...]:
     """Return the contradictions in the document of the 100 agents, each with both of its numbers.
 
     Source: "Agent Scaling Analysis & Solutions", https://github.com/rawjaws/anvil: 50 requests a minute and 2 to 4
-    requests a second needed; targets of 5 to 10 jobs a second in 2 to 15 s with 100 agents; $500 to $2,000 an hour for
-    the API in one place, $200 to $800 in another, $250 to $900 in all; less than $2 a job.
+    requests a second needed; targets of 5 to 10 jobs a second in 2 to 15 s; $500 to $2,000 an hour for the API in one
+    place, $200 to $800 in another, $250 to $900 in all; less than $2 a job.
     """
     low, high = TARGET_JOBS_PER_S
     has = capacity(50).jobs_per_s or 0.0

@@ -329,7 +329,7 @@ def sent_ahead(plan: Plan, record: RunRecord, number: int) -> tuple[str, tuple[A
 
 
 def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, falls_back: bool) -> Iterator[Tried]:
-    """Read the attempts of an agent; `may_batch` and `falls_back` decide for those without an answer."""
+    """Read the attempts of an agent."""
     attempts = result.attempts
     moved = bool(Facts(attempts).models - {result.model})
     for place, attempt in enumerate(attempts):

@@ -297,7 +297,7 @@ class Forecaster:
         return _Setting(scenario, policy, ceilings, works, unknown, likely, changed), words, basis
 
     def _refusing(self, scenario: Scenario) -> list[str]:
-        """Return the models of a changed scenario that take no sampling options, of agents that have some."""
+        """Return the models of a changed scenario that take no sampling options."""
         agents = self.record.plan.agents if scenario.sent or scenario.models else ()
         asked = {
             scenario.models.get(number, self.evidence.seen[number].model)

@@ -2,7 +2,7 @@
 
 By default the account allows as many requests per minute as the plan has. `off_peak` has all of it, `near_rpm` lacks
 room for two requests, `tpm_hit` begins with twice the input tokens it has room for, and `colleague` shares the account
-with another user who takes a constant part. Limits refill continuously, not at the next minute.
+with another user who takes a constant part.
 """
 
 from __future__ import annotations

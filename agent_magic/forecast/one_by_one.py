@@ -1,7 +1,7 @@
 """A finished run simulated one step at a time: the baseline of `speedup` of a run and of its steps.
 
-The same engine runs the recorded work under `schedule="sequential"`, with the server's fitted speed. Only the record
-counts, so a run, its replay and the run read from a ledger give equal numbers.
+The same engine runs the recorded work under `schedule="sequential"`. Only the record counts, so a run and its replay
+give equal numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class OneByOne(NamedTuple):
 
 
 def one_by_one(record: RunRecord) -> OneByOne | None:
-    """Simulate a run one step at a time, once per set of events; `None` if nothing can be compared."""
+    """Simulate a run one step at a time, once per set of events."""
     known = record.sequential
     if known is None or known[0] != len(record.events):
         known = record.sequential = len(record.events), _simulated(record) if _is_comparable(record) else None

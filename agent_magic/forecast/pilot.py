@@ -47,8 +47,7 @@ def with_pilot(rows: Sequence[Past], record: RunRecord | None) -> list[Past]:
 def pilot_agents(plan: Plan, held: Sequence[bool], count: int) -> list[str]:
     """Choose at most `count` agents of a pilot: the most representative ones with known or chosen parents.
 
-    Agents of one group represent each other, others represent those of their model. Within a group the choice is spread
-    over its items.
+    Agents of one group represent each other, spread over its items, others those of their model.
     """
     if not isinstance(count, int) or count < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise must_be("The number of agents in a pilot", "an integer >= 1", count)

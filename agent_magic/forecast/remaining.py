@@ -48,10 +48,8 @@ def remaining(
 ) -> Span | None:
     """Estimate the fewest and most remaining seconds of a run; `None` if it is over, or if an agent is unknown.
 
-    An agent's answer is expected between the quartiles of its group's answers in this run, of its last answers, or of
-    its model's; or at half to twice its `expect`, corrected by its kind. The rest takes at least its longest path, and
-    at least its work divided by the concurrency; the upper end adds both, which no order of starts exceeds. Source: R.
-    L. Graham, Bounds on Multiprocessing Timing Anomalies, 1969.
+    The rest takes at least its longest path, and at least its work divided by the concurrency; the upper end adds both,
+    which no order of starts exceeds. Source: R. L. Graham, Bounds on Multiprocessing Timing Anomalies, 1969.
 
     Over many answers fast ones compensate slow ones: their work is the sum of means, plus or minus the root of the
     summed squares of half the quartile ranges; sums of quartiles differed by a factor of three for 300 labels. Refits

@@ -140,7 +140,6 @@ class KnownServers:
         return (before / usual_before if usual_before else 1.0), (after / usual_after if usual_after else 1.0)
 
     def needs(self, at: At, model: Server) -> tuple[float, float]:
-        """Return a model's share of a second alone before the first token and after it, relative to the likely one."""
         needs = [one for _, run in self._seen[at] for one in run.needs(self.fits[at].likely)]
         before_s, after_s = sum(one.before_s for one in needs), sum(one.after_s for one in needs)
         before, after = self.stretch(at, model)

@@ -495,8 +495,7 @@ def play(  # noqa: PLR0913 - all that a run stands on
 ) -> Played:
     """Run the engine on modelled work in virtual time.
 
-    `works` are recorded times per agent, or with `servers` the needs of each request alone; agents without any are
-    left out.
+    `works` are recorded times per agent, or with `servers` the needs of each request alone.
     """
     batching = batching_of(record.plan, policy)
     alone = held.union(() if batching is None else batching.steps)
@@ -579,7 +578,7 @@ class Scripts:
         return tries[min(self._place[step], len(tries) - 1)]
 
     def leave_out(self, step: int, *, by_batch: bool) -> None:
-        """Drop the attempts that this request cannot have, while others by the same model follow."""
+        """Drop the attempts that this request cannot have."""
         left = len(self.tries(step)) - 1 - self._place[step]
         while left > 0 and not self.next(step).fits(by_batch=by_batch):
             self._place[step] += 1

@@ -70,8 +70,8 @@ def sweep_frame(
 ) -> pd.DataFrame:
     """Compare measured runs with their forecasts; one row per run, columns are `SWEEP`.
 
-    `forecast_s` is from the durations of the first run under this run's concurrency; `wall_error` includes the
-    provider's variation between runs; `speedup` is `NA` without a run at 1.
+    `forecast_s` is from the durations of the first run; `wall_error` includes the provider's variation between runs;
+    `speedup` is `NA` without a run at 1.
     """
     summaries = [summarize(record) for record in records]
     slow_s = next((one.wall_s for one, slots in zip(summaries, concurrency, strict=True) if slots == 1), None)

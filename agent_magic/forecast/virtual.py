@@ -1,7 +1,7 @@
 """The engine on virtual time: the code of live runs on a heap instead of an event loop.
 
-A `VirtualDriver` replaces the live driver of one engine, and a `Service` answers: a model of the provider in
-forecasts, a scripted server in tests. Runs on one `VirtualClock` share its time, as those of a session do.
+A `VirtualDriver` replaces the live driver of one engine, and a `Service` answers: a model of the provider in forecasts,
+a scripted server in tests.
 """
 
 from __future__ import annotations

@@ -79,12 +79,12 @@ def whatif_frame(
 ) -> pd.DataFrame:
     """Forecast every combination: one row each, in the order of the arguments, the last one changing fastest.
 
-    First a column per given argument, then `NUMBERS`; unknown is `NA`, never 0. `attrs["unchanged"]` has the omitted
-    arguments, `attrs["recorded"]` seconds and dollars of the run or the plan, `attrs["planned"]` how sure those of a
-    plan are, `attrs["lacking"]` the number of answers that a forecast has and the run lacks.
+    First a column per given argument, then `NUMBERS`. `attrs["unchanged"]` has the omitted arguments,
+    `attrs["recorded"]` seconds and dollars of the run or the plan, `attrs["planned"]` how sure those of a plan are,
+    `attrs["lacking"]` the number of answers that a forecast has and the run lacks.
 
-    A run with answers from the ledger has a column `answers`, since a forecast asks for all of them: the last row is
-    the run as it was, the row before it the same with all answers bought.
+    A forecast asks for all answers, so for a run with answers from the ledger the last row is the run as it was, and
+    the row before it the same with all answers bought.
     """
     found = whatif_rows(forecaster, given, tell=tell, log=log)
     if not reused(forecaster.record):

@@ -111,7 +111,7 @@ class Try(NamedTuple):
 class Rewritten(NamedTuple):
     """A changed prompt with the same answer: characters saved, and the context that a part of it becomes.
 
-    `characters` and `size` (bytes, the upper bound of its tokens) are of that part, `tokens` of it as a file.
+    `size` are bytes, the upper bound of that part's tokens, `tokens` those of it as a file.
     """
 
     spared: int = 0
@@ -409,7 +409,7 @@ class _Modelling:
         )
 
     def _continues_another(self, agent: int, model: str) -> bool:
-        """Return whether an agent continues a conversation of another model, so its own finds nothing cached."""
+        """Return whether an agent continues a conversation of another model."""
         plan = self.evidence.record.plan
         name = plan.continued(agent, {})
         parent = None if name is None else plan.index[name]
@@ -551,7 +551,7 @@ class _Modelling:
 
 
 def of_one_model(seen: Seen, model: str) -> Seen:
-    """Return the evidence about an agent that asked several models as if it had asked one."""
+    """Return the evidence about an agent as if it had asked one model."""
     # That model's answer counts, even if it was escalated; otherwise the last one.
     escalated = [one.model for one in seen.tries if one.failure is not None and one.failure.kind == ESCALATED]
     used = model if model in escalated else seen.tries[-1].model

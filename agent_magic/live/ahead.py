@@ -48,7 +48,7 @@ def foresee(
     ledger: Ledger | None = None,
     pilot: RunRecord | None = None,
 ) -> tuple[tuple[Request, ...], tuple[Answer | None, ...]]:
-    """Build every request of a plan, unknown answers left empty, and look up the stored answers; nothing is sent."""
+    """Build every request of a plan, unknown answers left empty, and look up stored answers."""
     known = None
     if ledger is not None or pilot is not None:
         where = as_provider(client).endpoint
@@ -107,7 +107,7 @@ def terms_ahead(plan: Plan, client: Provider, pacer: Pacer) -> Terms:
 
 
 def asked_again(plan: Plan, record: RunRecord) -> dict[str, bool]:
-    """Return, for each step that succeeded in a run, whether the plan as it is now would ask it again."""
+    """Return, for each step that succeeded, whether the plan would ask it again."""
     earlier = Earlier(record, record.origin, plan=plan)
     again = unbought(plan, record.origin, None, earlier, fresh=False, timeout_s=1.0)
     stale = {plan.names[one] for one in again}
@@ -116,7 +116,7 @@ def asked_again(plan: Plan, record: RunRecord) -> dict[str, bool]:
 
 
 def statuses(plan: Plan, record: RunRecord) -> dict[str, str]:
-    """Return the status of each step in a run, or `stale` if the plan as it is now would ask it again."""
+    """Return the status of each step in a run, or `stale` if the plan would ask it again."""
     again = asked_again(plan, record)
     return {one.name: "stale" if again.get(one.name) else one.status for one in record.results}
 
@@ -171,7 +171,7 @@ def is_rejected(result: AgentResult) -> bool:
 
 
 def rejected_again(plan: Plan, records: Sequence[RunRecord], client: Provider) -> list[str]:
-    """Return the agents with a newest request that was rejected as invalid and would be sent unchanged."""
+    """Return the agents with a newest request that was rejected and would be sent unchanged."""
     # Another server may accept the request.
     wrong: dict[str, Request] = {}
     for name in plan.names:

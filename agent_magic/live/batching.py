@@ -8,13 +8,13 @@ send(request) ─ gather ─┬─ is in a batch that the ledger knows ───
 # Laws
 
 1. **Ledger first.** A batch is written to disk before it is created, and its id immediately afterwards. After a kill in
-   between, a batch of that size on the provider's list may be ours; its results prove it, because they carry our names.
+   between, a batch of that size on the provider's list may be ours; its results prove it by our names.
 2. **No request is sent twice.** A request with a name in an open batch waits for that batch, in any kernel.
 3. **Every answer is kept, even without a waiter.** A batch is over in the ledger when its answers are stored.
 4. **The interface to the engine is one request.** Expiry or failure ends an attempt; retries belong to the engine.
 
 A stop leaves the batch at the provider: cancelling still bills the requests already answered, and users stop a run to
-get the kernel back in the evening. `%agents batches cancel` cancels.
+get the kernel back in the evening.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Batcher:
             raise
 
     async def send(self, key: str, ordinal: int, request: Request, stream: Stream, *, fresh: bool) -> Answer:
-        """Return the answer of a request, hours later: sent with the next batch, or found in an earlier one."""
+        """Return the answer of a request, from the next batch, or an earlier one."""
         item = _Item(name_of(key, ordinal), request, fresh, asyncio.get_running_loop().create_future())
         self._intake.append(item)
         self._arrivals += 1
@@ -163,7 +163,7 @@ class Batcher:
         return [Waiting(one.id, len(one.waiting), one.planned_at) for one in self._watched.values()]
 
     def close(self) -> None:
-        """Record which batches are over, once the run has stored their answers, and log the others."""
+        """Record which batches are over, once the run has stored their answers."""
         for one in self._over.values():
             if self._book.has_all(one.answered, one.planned_at):
                 self._book.over(one.row, took_s=one.took_s)
@@ -306,7 +306,7 @@ class Batcher:
             wait_s = min(wait_s * 2, FIRST_LOOK_S)
 
     def _fitting(self, batch: _Watched, recent: Iterable[BatchState]) -> BatchState | None:
-        """Return the recent batch that fits best; ended ones first, since their results prove it at once."""
+        """Return the recent batch that fits best, ended ones first."""
         others = self._book.known() | batch.others
         fits = [one for one in recent if one.requests == len(batch.names) and one.id not in others]
         fits = [one for one in fits if abs(one.created_at - batch.planned_at) < SKEW_S]
@@ -427,7 +427,7 @@ def _fail(items: Iterable[_Item], error: Exception) -> None:
 
 
 def _raise_refusal(error: CallError) -> None:
-    """Raise an error that waiting cannot fix, not others, nor a 404 on a batch."""
+    """Raise an error that waiting cannot fix."""
     if isinstance(error, Rejected) and error.status != 404:
         raise error
 
@@ -497,7 +497,7 @@ def _named(ids: Iterable[str], open_: Sequence[KeptBatch]) -> list[str] | None:
 
 
 async def cancel_batches(provider: Provider, book: BatchBook, ids: Iterable[str]) -> list[str]:
-    """Cancel batches (without `ids`: this notebook's) and return their ids; answers so far are billed."""
+    """Cancel batches (without `ids`: this notebook's) and return their ids."""
     batches, open_, own = _open(provider, book)
     wanted = _named(ids, open_) or [one.id for one in own if one.id is not None]
     async with provider.open():

@@ -1,7 +1,7 @@
 """One request of a run: its stored answer, or a new one, stored at once, with its usage as far as that is known.
 
 Without a final count the engine keeps its reservation against the budget, since all of it may be billed, and shows an
-estimate from what arrived: at least the running count, at most the requested tokens; without any count, nothing.
+estimate from what arrived.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def settled(answer: Answer, request: Request, stream: Stream, rule: TokenRule | 
 def partial_usage(stream: Stream, error: Exception | None, request: Request, rule: TokenRule | None) -> Usage | None:
     """Return the usage of an attempt without a complete response: zero, an estimate, or None if unknown.
 
-    A cut stream is billed for its output, but the count comes last. If a connection broke before the answer
-    began, or a gateway lost it, the model may have worked: it is unknown if that is billed.
+    If a connection broke before the answer began, or a gateway lost it, the model may have worked: it is unknown if
+    that is billed.
     """
     if stream.status_code is not None and stream.status_code >= HTTP_ERROR:
         return None if stream.status_code in PASSED_ON else NOTHING_USED
@@ -144,7 +144,7 @@ class Buyer:
         return self._kept(self._cache, step, request, stream, now)
 
     def is_elsewhere(self, step: int, request: Request) -> bool:
-        """Return whether another run is buying this answer: a step that waits for it has sent nothing."""
+        """Return whether another run is buying this answer."""
         cache = self._cache
         if cache is None or self.journal is None or cache.buys_anew(step, request):
             return False

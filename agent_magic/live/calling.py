@@ -156,13 +156,12 @@ class Caller:
         )
 
     def _named_secrets(self) -> Mapping[str, str]:
-        """Return the secrets of the environment, read again (0.1 ms) only if it has grown."""
         if self._known[0] != len(os.environ):
             self._known = len(os.environ), secrets_of(os.environ, named=True)
         return self._known[1]
 
     def _late(self, call: Call, key: CallKey | None, ran: Ran) -> None:
-        """Record the result of a call that its run no longer awaits: the next run need not repeat it."""
+        """Record the result of a call that its run no longer awaits."""
         if self.journal is None or key is None or is_coroutine(ran.value):
             return
         shown = self._record.results[call.step].call(call.number)
@@ -279,7 +278,7 @@ class Caller:
         return CallKey(_digest(place), tool.name, repeats=tool.safe, arguments=call.wanted.arguments)
 
     def agreed(self, call: Call) -> Verdict | None:
-        """Return a person's verdict on a call that has a result already; None if a person must be asked."""
+        """Return a person's verdict on a call that has a result already."""
         tool = self._record.plan.agents[call.step].tools.named(call.wanted.tool)
         key = None if tool is None else self.key_of(call, tool)
         if key is None or self.journal is None or self._fresh:

@@ -76,8 +76,7 @@ class Driver:
     """Runs a plan once; `record` is complete when `drive` has returned or raised.
 
     An agent's answer of an `earlier` run is reused if its request is the same; of a cassette (`recorded`), only the
-    rest is bought. `pacer`, `sharing` and `pool` are shared: with other runs, with other kernels, among the session's
-    slots.
+    rest is bought.
     """
 
     def __init__(  # noqa: PLR0913 - the options of `Plan.run`
@@ -188,7 +187,7 @@ class Driver:
         return self.record.ended_s is None
 
     async def check(self) -> None:
-        """Check before anything is sent that the run can begin; cancelling stops the run."""
+        """Check before anything is sent that the run can begin."""
         if self._checked:
             return
         try:
@@ -445,7 +444,7 @@ class Driver:
         )
 
     def take_late(self, stream: Stream, request: Request, answer: Answer) -> None:
-        """Take a late answer, since it is paid for: it serves the current attempt, which is cut, or another."""
+        """Take a late answer, since it is paid for: for the current attempt or another."""
         with self._tasks:
             step, current = stream.agent, self.streams.get(stream.agent)
             if not self.awaits(stream, request):

@@ -32,8 +32,7 @@ UNFIT = frozenset({"InvalidAnswer", "UnexpectedToolUse"})
 class Earlier:
     """The answers of a run that may be reused, not another server's, nor refusals.
 
-    `again` names agents to rerun, with dependencies and dependents; None: all without success. The answers of `unfit`
-    ones are still invalid; `left_out` have none and do not rerun.
+    `again` names agents to rerun, with dependencies and dependents; None: all without success.
     """
 
     def __init__(self, record: RunRecord, endpoint: str, *, plan: Plan, again: Iterable[str] | None = None) -> None:

@@ -10,10 +10,9 @@ The place of a function decides its access and how it can be stopped:
 | a process | `process=True`: long computing | kills the process |
 | a process at a Dask worker | the same, if requests go to workers | kills the process |
 
-In a browser, without threads and processes, a `def` runs on the loop. The threads are ours, not the loop's pool, which
-has six on a small machine and delays the end of the process: daemon threads, as many as needed, each reused for a
-while. Calls keep the caller's context, so that a kernel can attribute the output. What a function prints goes to its
-caller: meanwhile `sys.stdout` and `sys.stderr`, which all threads share, look up the owner in a context variable.
+In a browser a `def` runs on the loop. The threads are ours, since the loop's pool has six on a small machine and delays
+the end of the process. Calls keep the caller's context, so that a kernel can attribute the output. To give a function's
+prints to its caller, `sys.stdout` and `sys.stderr`, which all threads share, look up the owner in a context variable.
 """
 
 from __future__ import annotations
@@ -139,7 +138,6 @@ def _installed(name: str) -> _Asking:
 __all__ = ["Ran", "run_function", "tool_result"]
 
 IDLE = "agent_magic idle"
-"""The name of a waiting thread."""
 IDLE_S = 20.0
 """Seconds a thread waits for its next call before it ends."""
 _WORKERS = Workers()
@@ -159,9 +157,8 @@ async def run_function(
 ) -> Ran:
     """Call a user function and wait for it; an exception is returned as a result.
 
-    `main` calls it on the loop's thread and blocks that; `process` sends function, arguments and
-    result to another process, of the `remote` machine if any. `late` gets a result that arrives after the wait has
-    ended.
+    `process` sends function, arguments and result to another process, of the `remote` machine if any. `late` gets a
+    result that arrives after the wait has ended.
     """
     sink = None if prints is None else Prints(prints)
     try:
@@ -235,7 +232,7 @@ async def _in_thread(
 
 
 def is_coroutine(value: object) -> bool:
-    """Return whether a result is to be awaited, without asking a lazy object for its class, which may raise."""
+    """Return whether a result is to be awaited, without asking a lazy object for its class."""
     return type(value) is CoroutineType
 
 
@@ -367,7 +364,7 @@ class _Alarm:
 
 
 def in_thread(work: Callable[[], object], name: str) -> None:
-    """Call a function, which must not raise, in an idle or new thread; if there are no threads, call it here."""
+    """Call a function, which must not raise, in an idle or new thread, or here if there are no threads."""
     if in_browser():
         work()
         return

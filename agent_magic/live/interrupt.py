@@ -35,8 +35,7 @@ async def interruptible(work: Coroutine[Any, Any, T], *, message: Callable[[], s
     """Await work so that an interrupt ends it with a `KeyboardInterrupt` of this message.
 
     The first interrupt cancels the work and waits for its clean-up. The second cancels again, and a moment later
-    abandons a clean-up that hangs. Outside the main thread, or under a C program's handler, the work is simply
-    awaited.
+    abandons a clean-up that hangs.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
         return await work

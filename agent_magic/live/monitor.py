@@ -1,7 +1,7 @@
 """What watches a run: its health, computed on demand, its alerts, and its log.
 
-The log is in `logging.getLogger("agent_magic")` at DEBUG: events with time and reason. No line has a prompt, an answer,
-a key, or arguments or results of calls.
+No line of the log, `logging.getLogger("agent_magic")` at DEBUG, has a prompt, an answer, a key, or arguments or results
+of calls.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class Desk:
 
 
 def settle(desks: Iterable[Desk], which: int | str, verdict: Verdict) -> None:
-    """Answer the open question of this number or agent; raise `DeclarationError` for none, several, a wrong text."""
+    """Answer the open question of this number or agent."""
     found = {number: (desk, question) for desk in desks for number, question in desk.open.items()}
     if not found:
         raise DeclarationError(NOTHING)

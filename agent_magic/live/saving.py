@@ -89,7 +89,7 @@ class Saved(NamedTuple):
 
 
 def write_answer(path: str, data: bytes, known: str | None, *, named: bool = True) -> Saved:
-    """Write an answer to its file, unless it exists, or the answer is old and a person has edited the file."""
+    """Write an answer to its file, unless a person has edited the file and the answer is old."""
     if not named:
         _check_place(path, known)
     place = inside(path, Path.cwd(), AgentMagicError, "Name a file in it.")
@@ -126,7 +126,7 @@ def _check_place(path: str, known: str | None) -> None:
 
 
 def write_artifact(path: str, data: bytes) -> Artifact:
-    """Write a file below the working folder, whole or not at all; raise `AgentMagicError` if a link leads out of it."""
+    """Write a file below the working folder, whole or not at all."""
     place = inside(path, Path.cwd(), AgentMagicError, "Name a file in it.")
     check_regular(place, AgentMagicError)
     place.parent.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ class Tasks:
     """Owns the tasks of one run, at most one per key: a request of an agent, or one of its calls.
 
     The run's callbacks are wrapped in `with tasks:`. An error that escapes a task or callback is a bug: it ends the
-    run, and `finish`, after which no task is left, raises it. `KeyboardInterrupt` and the like go on to the loop, too.
+    run, and `finish` raises it.
     """
 
     # A task group gives the same guarantees, at two microseconds per task: here a task that ends well notifies
@@ -128,7 +128,7 @@ class Tasks:
                 never_ran()
 
     async def finish(self) -> None:
-        """Stop the remaining tasks and wait for their end, even if cancelled; raise their bugs as a group."""
+        """Stop the remaining tasks and wait for their end, even if cancelled; raise their bugs."""
         self._finishing = True
         cancelled: asyncio.CancelledError | None = None
         for task in self._tasks.values():
@@ -150,7 +150,7 @@ _waiting: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, Calls]] = WeakKeyDi
 
 
 def in_a_moment(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
-    """Call it by one timer of the loop for all, since a loop keeps and sorts even cancelled timers."""
+    """Call it by one timer of the loop for all, since a loop keeps cancelled timers."""
     calls = _waiting.get(loop)
     if calls is None:
         calls = _waiting[loop] = {}

@@ -1,10 +1,9 @@
 """Worker processes for long computations, which block neither the loop nor each other.
 
-A worker starts afresh (`spawn`): a fork would copy a kernel's sockets and locks. So it must import the function, which
-fails for one of a cell; with Dask, cloudpickle sends the code. An idle worker serves the next call for a while. One
-with an abandoned call is killed, the only way to stop a computation, which would break a pool of `concurrent.futures`.
-
-Messages are bytes that a process in between need not read: a Dask worker passes on the calls to other workers.
+A worker starts afresh (`spawn`), since a fork would copy a kernel's sockets and locks. So it must import the function,
+which fails for one of a cell; with Dask, cloudpickle sends the code. A worker with an abandoned call is killed, the
+only way to stop a computation, which would break a pool of `concurrent.futures`. Messages are bytes, so a Dask worker
+can pass them on unread.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ def failed(error: BaseException) -> Ran:
 
 
 def called(function: Callable[..., Any], arguments: Mapping[str, Any], prints: Prints | None = None) -> Ran:
-    """Call a function here, and catch every exception: most must not leave a thread or a task."""
+    """Call a function here, and catch every exception."""
     with Saves() as saves:
         try:
             with prints or nullcontext():
@@ -163,7 +162,7 @@ def check_sendable(function: Any, what: str) -> None:
 
 
 def pack_call(function: Callable[..., Any], arguments: Mapping[str, Any], *, with_code: bool = False) -> bytes:
-    """Serialize a call for another process; `with_code` sends code it cannot import, both ways."""
+    """Serialize a call; `with_code` sends code that the other process cannot import."""
     dumps = _DUMPS
     if with_code:
         import cloudpickle  # pyright: ignore[reportMissingTypeStubs]

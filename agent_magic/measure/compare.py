@@ -38,8 +38,7 @@ class Recorded(Protocol):
 def compared(a: RunRecord, b: RunRecord) -> pd.DataFrame:
     """Return a row per agent, those of `a` first, then `(all)`; differences are `b` minus `a`.
 
-    `seconds` are an agent's `total_s`, for `(all)` the wall time; `tokens` include cached input; `NA` if a run lacks
-    it.
+    `seconds` are an agent's `total_s`, for `(all)` the wall time; `NA` if a run lacks it.
     """
     rows = differences(a, b)
     one, other = summarize(a), summarize(b)

@@ -43,7 +43,7 @@ def all_dead_frame(runs: Iterable[tuple[int, RunRecord]]) -> pd.DataFrame:
 
 
 def to_requeue(record: RunRecord, names: str | Iterable[str] | None, before: Iterable[str] = ()) -> list[str]:
-    """Return the named steps, or those with a transient error; `before` can be named unless this run answered them."""
+    """Return the named steps, or those with a transient error."""
     dead = {one.name: one for one in _failed(record)}
     if names is not None:
         asked = [record.plan.names[number] for number in record.plan.numbers(names)]

@@ -1,7 +1,7 @@
 """The answers of a group as a frame with a row per item, to join to the items' rows.
 
 A typed answer has a column per field; the schema comes from the record, so a replay without the class gives the same
-frame. Rows are never lost: if an agent did not succeed, its answer is `NaN` or `NA`, and `error` has the reason.
+frame. If an agent did not succeed, its answer is `NaN` or `NA`, and `error` has the reason.
 
 | schema | dtype |
 |---|---|
@@ -12,8 +12,8 @@ frame. Rows are never lost: if an agent did not succeed, its answer is `NaN` or 
 | date, date-time | `datetime64[us, UTC]` |
 | list, object, several types | `object` |
 
-With a hedge, a row has the first answer and the cost of both requests. Rows of a batched request share its dollars
-equally; their tokens are unknown.
+With a hedge, a row has the cost of both requests. Rows of a batched request share its dollars equally; their tokens are
+unknown.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
     """Return a row per item, in the items' order, so that `reviews.join(frame)` adds the answers.
 
     The index `key` has the keys of the frame or Series (with its levels), the keys of the dict, or else item numbers.
-    Columns: the answers, then `OF_EACH` for one agent, or `OF_SEVERAL`. Duplicate names become `agent_name`.
+    Duplicate names become `agent_name`.
     """
     check_pandas()
     import pandas as pd
@@ -105,14 +105,13 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
 
 
 def answers_frame(record: RunRecord, group: str) -> pd.DataFrame:
-    """Return the answers as passed to a task: with only `status` and `error` behind them."""
     # Measured seconds and dollars would change the prompt, and so its cost, with every run.
     frame = each_frame(record, group)
     return frame.drop(columns=[name for name in OF_EACH if name not in HANDED])
 
 
 def _askers(record: RunRecord, number: int) -> list[AgentResult]:
-    """Return the steps that send the requests for a row: itself, or those it takes its answer from."""
+    """Return the steps that send the requests for a row."""
     plan, part = record.plan, record.plan.agents[number].part
     if part is not None and part.asked:
         return [record.results[plan.index[part.asked]]]

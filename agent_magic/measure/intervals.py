@@ -1,9 +1,8 @@
-"""Intervals for shares, means and running comparisons. Pure numbers in, pure numbers out.
+"""Intervals for shares, means and running comparisons.
 
-* A share (of right answers) has Wilson's interval, which keeps its coverage near 0 and 1 and at small n.
-* A mean of scores from 0 to 1 has Wilson's interval, adapted to their spread; another mean has Student's t.
-* A value checked after every batch has a confidence sequence: a band that holds at all times at once. Repeated looks at
-  a t interval do not: after twenty looks it errs several times as often as stated.
+A share has Wilson's interval, which keeps its coverage near 0 and 1 and at small n. A value checked after every batch
+has a confidence sequence: a band that holds at all times at once. Repeated looks at a t interval do not: after twenty
+looks it errs several times as often as stated.
 
 Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22, 1927. Waudby-Smith and
 Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86, 2024, section 4.4 (hedged capital).
@@ -76,7 +75,7 @@ def bounded_interval(values: Sequence[float], level: float = LEVEL) -> Interval:
     For twenty scores that are mostly 1 Student's interval holds 86 to 90 times of 100, this one 91 to 97 times.
 
     Source: the effective sample size of Korn and Graubard, "Confidence intervals for proportions with small expected
-    number of positive counts", Survey Methodology 24, 1998, here for less spread than a share has.
+    number of positive counts", Survey Methodology 24, 1998.
     """
     n = len(values)
     spread = variance(values) if n > 1 else 0.0
@@ -114,8 +113,8 @@ def _student_two_sided(angle: float, df: int) -> float:
 def running_interval(values: Sequence[float], least: float, most: float, error_rate: float) -> Interval:
     """Return the mean so far, with a band that holds at all times except with probability `error_rate`.
 
-    A gambler bets on each next value against each possible mean. Against the true mean the chance that the capital ever
-    grows to `1 / error_rate` is at most `error_rate` (Ville's inequality), so means against which it has are excluded.
+    A gambler bets on each next value against each possible mean. Against the true mean the capital hardly ever grows to
+    `1 / error_rate` (Ville's inequality), so means against which it has are excluded.
     """
     import numpy as np
 

@@ -244,7 +244,7 @@ def joined(sources: Iterable[str | None]) -> str:
 
 
 def sources_of(record: RunRecord) -> set[str]:
-    """Return the sources of the answers, or without any those of the results of tasks."""
+    """Return the sources of the answers, or else those of the results of tasks."""
     answers = {one.source for one in record.results if one.source and not (one.is_task or one.is_shared)}
     return {*answers} or {result.source for result in record.results if result.source}
 
@@ -298,7 +298,7 @@ def worked_after_s(result: AgentResult, since_s: float) -> float:
 
 
 def slack_s(record: RunRecord) -> list[float | None]:
-    """Return how much later each agent could have finished without delaying the run; `None` if it never ran."""
+    """Return how much later each agent could have finished without delaying the run."""
     # Waits for a slot are ignored: a queued agent is assumed to be able to start later.
     results, dag = record.results, record.dag
     ends = [result.finished_s for result in results if result.granted_s is not None and result.finished_s is not None]
@@ -389,7 +389,7 @@ def _work_s(result: AgentResult, now_s: float | None) -> float:
 
 
 def wall_time_s(results: Sequence[AgentResult], now_s: float | None = None) -> float | None:
-    """Return the time from the first ready agent to the last ended; up to now while one works."""
+    """Return the time from the first ready agent to the last ended, or to now."""
     starts = [result.ready_s for result in results if result.ready_s is not None]
     ends = [result.finished_s for result in results if result.finished_s is not None]
     if now_s is not None and len(ends) < len(results):

@@ -40,7 +40,7 @@ _LEFT_OUT = frozenset({"name", "depends_on"})
 def todo_frame(
     plan: Plan, known: Mapping[str, str], expected: Sequence[tuple[float | None, float | None]] = ()
 ) -> pd.DataFrame:
-    """Return a row per step, in a possible order of work, with its `known` status or `pending`."""
+    """Return a row per step, in a possible order of work, with its status."""
     rows: list[dict[str, Any]] = []
     for number in plan.dag.order:
         step = plan.agents[number]

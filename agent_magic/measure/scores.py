@@ -133,7 +133,7 @@ def grade_key(record: RunRecord, result: AgentResult) -> str:
 
 
 def answer_key(record: RunRecord, result: AgentResult) -> str:
-    """Return the fingerprint of request and answer; without an answer, the run and its step."""
+    """Return the fingerprint of request and answer, or else the run and its step."""
     if result.status != "succeeded" or not result.attempts:
         return f"{record.uid} {result.name}"
     asked = result.attempts[0].request.key(record.origin)

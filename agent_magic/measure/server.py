@@ -1,4 +1,4 @@
-"""A model of the server behind an endpoint: how its speed depends on concurrent requests, and that server at work.
+"""A model of the server behind an endpoint: how its speed depends on concurrent requests.
 
 It is egalitarian processor sharing with a limit, behind a queue:
 
@@ -9,9 +9,8 @@ It is egalitarian processor sharing with a limit, behind a queue:
 * Reading the prompt is part of that work (`reads_beside`), or takes a time that does not depend on the load.
 
 A *constant* server has neither slots nor `full`. The work of a request is the time it would take alone: `work =
-integral of share(n(t)) dt` from start to end. A simulation inverts this: one clock of service (`Serving`) advances at
-`share(n)`, and a request ends when it has advanced by its work. So a recorded run, simulated unchanged, takes its
-recorded time under every model. `server_fit` fits the model to answers.
+integral of share(n(t)) dt`. A simulation inverts this by one clock of service (`Serving`), so a recorded run, simulated
+unchanged, takes its recorded time under every model.
 
 Source: Kleinrock, "Time-shared Systems: a theoretical treatment", 1967 (processor sharing); Cohen, "The multiple phase
 service network with generalized processor sharing", 1979 (a speed per number of requests).

@@ -2,8 +2,7 @@
 
 For each request `log(work / usual)` is taken to be normal, where `usual` is
 `a + b * input` until the first token, and `a + output * (b + c * input)` after it, in tokens; the density of its end is
-the density of the work, times `share(n at its end) / work`. Each parameter must improve the fit by its penalty. Models
-that the data leave open are kept as `Fit.open`.
+the density of the work, times `share(n at its end) / work`. Each parameter must improve the fit by its penalty.
 
 Source: Schwarz, "Estimating the dimension of a model", 1978 (the penalty of a parameter).
 """
@@ -124,10 +123,7 @@ def asked_at(record: RunRecord) -> dict[At, list[tuple[Attempt, Exchange]]]:
 
 
 class Observed:
-    """The requests of one run at one server; `caught` are those under way while the client stood still.
-
-    Their times are unknown, so they are no evidence, and are expected by their length.
-    """
+    """The requests of one run at one server; `caught` ones, under way while the client stood still, are no evidence."""
 
     def __init__(self, exchanges: Iterable[Exchange], *, drawn: bool = False) -> None:
         self.exchanges = sorted(exchanges, key=attrgetter("sent_s"))
@@ -205,7 +201,7 @@ def _still(answers: Sequence[Exchange]) -> list[tuple[float, float]]:
 
 
 def _together(sent_s: Iterable[float]) -> list[int]:
-    """Number the requests, with one number for those sent within `TOGETHER_S`."""
+    """Number the requests, equally those sent within `TOGETHER_S`."""
     found, group, since_s = list[int](), 0, -NEVER
     for one in sent_s:
         if one - since_s > TOGETHER_S:
@@ -296,10 +292,7 @@ class _Timeline:
 
 
 def _begins(run: Observed, slots: float) -> tuple[list[float], float]:
-    """Return when each request gets a slot, and the cost of that order in log likelihood.
-
-    If answers came earlier than in the order sent, requests may have overtaken each other on the wire.
-    """
+    """Return when each request gets a slot, and the cost of that order in log likelihood."""
     sent = range(len(run.exchanges))
     begins, cost = _let_in(run, sent, slots)
     if cost < IMPOSSIBLE:
@@ -334,7 +327,7 @@ def _let_in(run: Observed, order: Iterable[int], slots: float) -> tuple[list[flo
 
 
 def _order_cost(run: Observed, order: Iterable[int], begins: Sequence[float]) -> float:
-    """Return the cost of the order of service: rarely other than as sent, or random."""
+    """Return the cost of the order of service, which is rarely other than as sent."""
     sent_s = [one.sent_s for one in run.exchanges]
     left = [-number for number in reversed(range(len(sent_s)))]  # the earliest is last, to be taken out cheaply
     rarely = by_lot = 0.0
@@ -361,7 +354,7 @@ def fit(runs: Sequence[Observed]) -> Fit:
 
 
 def fitting(runs: Sequence[Observed]) -> Steps[Fit]:
-    """Fit in steps of a few milliseconds, each the comparison with one model."""
+    """Fit in steps of a few milliseconds."""
     runs = [one for one in runs if one.compared]
     if sum(len(one.compared) for one in runs) < FEWEST:
         return UNKNOWN._replace(most=max((one.most for one in runs), default=0))
@@ -472,7 +465,7 @@ class _Search:
         return {one.full: score for one, score in self.known.items() if one._replace(full=shape.full) == shape}
 
     def likely(self) -> Server:
-        """Return the model with the best penalised likelihood; single requests are no evidence."""
+        """Return the model with the best penalised likelihood."""
         constant, base = self.each[CONSTANT], self.known[CONSTANT]
 
         def earned(model: Server) -> float:
@@ -526,8 +519,7 @@ def _some(low: int, high: int) -> list[int]:
 class _Parts:
     """One part of some requests: begins and ends as places of the timeline and seconds after them.
 
-    `counts` ran shortly before its end; the first of `known`, the features of its work, may reduce it if `signed`; its
-    time does not depend on the load if `apart`.
+    `counts` ran shortly before its end; the first of `known`, the features of its work, may reduce it if `signed`.
     """
 
     def __init__(self, line: _Timeline, *, signed: bool = False, apart: bool = False) -> None:
@@ -539,7 +531,7 @@ class _Parts:
         self.known: list[tuple[float, ...]] = []
 
     def add(self, begin_s: float, end_s: float, known: tuple[float, ...]) -> None:
-        """Add a request; likelihoods are of the same data, since all models are compared on all requests."""
+        """Add a request; all models are compared on all requests."""
         begin, end = self.line.place(min(begin_s, end_s - JITTER_S)), self.line.place(end_s)
         self.begins.append(begin)
         self.ends.append(end)
@@ -562,7 +554,7 @@ class _Design:
         self._solutions: dict[tuple[int, ...], list[list[float]]] = {}
 
     def scores(self, model: Server) -> list[float]:
-        """Return the log likelihood per request, with the best parameters of work, up to a constant."""
+        """Return the log likelihood per request, with the best parameters of work."""
         work: list[float] = []
         ends: list[float] = []
         for each in self.parts:
@@ -613,7 +605,6 @@ class _Design:
         return list(map(sum, zip(*parts, strict=True)))
 
     def _solution(self, used: tuple[int, ...]) -> list[list[float]]:
-        """Return the rows that map works to the factors of some features."""
         found = self._solutions.get(used)
         if found is None:
             rows = [[one[place] for place in used] for one in self.known]

@@ -118,9 +118,8 @@ def slo_frame(record: RunRecord, targets: Mapping[str, float | None]) -> pd.Data
     """Return one row per target, those omitted from `DEFAULTS`; raise `DeclarationError` for an unknown one.
 
     `met` is `NA` if the run cannot decide: too few jobs for a percentile or a share (five of five do not show 99.5 %),
-    fewer agents than should be concurrent, an unknown price, or reused answers. The last row is derived: by Little's
-    law `jobs_per_s * mean total_s` jobs are in flight at the target rate, and `met` is whether `concurrent` is enough
-    for them.
+    fewer agents than should be concurrent, an unknown price, or reused answers. The last row is derived by Little's
+    law: `jobs_per_s * mean total_s` jobs are in flight at the target rate.
     """
     for name, value in targets.items():
         if name not in DEFAULTS:

@@ -1,8 +1,7 @@
 """A run as OpenTelemetry spans and metrics, named by the GenAI conventions. Needs opentelemetry-api only.
 
-Spans are written after the run, with its recorded times: one for the run (`invoke_workflow`), one per step
-(`invoke_agent`, or `execute_tool` for a task). Requests have none: a traced SDK emits its own, and two would double the
-tokens.
+Spans are written after the run, with its recorded times. Requests have none: a traced SDK emits its own, and two would
+double the tokens.
 
 Source: OpenTelemetry semantic conventions for generative AI, status Development, names as of 2026.
 """

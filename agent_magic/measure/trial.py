@@ -1,11 +1,8 @@
 """A trial: a sample of rows, answered under several settings and graded, to separate differences from noise.
 
-All settings answer the same rows, and the difference of two scores of a row is compared: a hard row is hard for both.
-The best setting has the highest score. Another setting is
-
-* `worse`, if its difference from any setting is certainly below 0;
-* `as good`, if its difference from the best is certainly within the margin;
-* `undecided` otherwise, which is commonly called noise.
+All settings answer the same rows, and the scores of a row are compared: a hard row is hard for both. A setting is
+`worse` if its difference from any other is certainly below 0, `as good` if its difference from the best is certainly
+within the margin, and `undecided` otherwise.
 
 Certain means: at most `error_rate` of such trials err in any comparison, at any look, by a confidence sequence at
 `error_rate / comparisons` each (Bonferroni). So a trial may stop once decided, and worse settings are dropped early.
@@ -82,9 +79,9 @@ class Tried(NamedTuple):
     """One answer of a trial.
 
     Attributes:
-        cost_usd: Dollars of its request, even if reused and not paid; `None` if counted in an equal row.
+        cost_usd: Dollars of its request, even if reused; `None` if counted in an equal row.
         work_s: Seconds of its work, without waiting.
-        by_tokens: True if the dollars are computed from its tokens: bought by neither run nor trial.
+        by_tokens: True if the dollars are computed from its tokens.
     """
 
     agent: str
@@ -372,10 +369,7 @@ def last_compared(trials: Sequence[Trial]) -> Trial:
 
 
 def with_scores(frame: pd.DataFrame, trials: Sequence[Trial], record: RunRecord) -> pd.DataFrame:
-    """Add the scores of the last trial to scenarios: scores are never forecast.
-
-    `score_of` is the measured setting, `to_score` how to measure a missing one. A frame that has them is unchanged.
-    """
+    """Add the scores of the last trial to scenarios, unless they have them: scores are never forecast."""
     if not trials or "score" in frame.columns:
         return frame
     trial = last_compared(trials)

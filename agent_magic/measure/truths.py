@@ -191,7 +191,7 @@ def score_answers(
 ) -> pd.DataFrame:
     """Grade by a truth or a function, store the grades, and return a row per metric.
 
-    `part` if these are a few of many answers: all their truths may fail to fit by chance.
+    `part` if these are a few of many answers: all their truths may fail to fit.
     """
     if (truth is None) == (grader is None):
         raise DeclarationError("run.score takes one of truth= and grader=.", hint="Such as truth='column'.")

@@ -5,9 +5,8 @@ IPython turns `%agents run` into `get_ipython().run_line_magic('agents', 'run')`
 
     (await get_ipython().run_line_magic('agents.async', 'run'))
 
-and IPython runs the cell as a task on the kernel's loop: nothing is patched, queued cells wait their turn, clicks
-arrive. Otherwise (inside `def`, under `%%time` or `%%capture`, in a script) the call is unchanged and blocks: see
-`run_sync`.
+and IPython runs the cell as a task on the kernel's loop. Otherwise (inside `def`, under `%%time` or `%%capture`, in a
+script) the call is unchanged and blocks: see `run_sync`.
 """
 
 from __future__ import annotations
@@ -101,8 +100,7 @@ def cell_is_running() -> bool:
 async def awaited(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopped) -> T:
     """Await the work of a magic so that Stop ends it, in a cell by `KeyboardInterrupt`.
 
-    In a task started by a cell by `CancelledError`: a `KeyboardInterrupt` would end the kernel's loop, and the kernel
-    with it.
+    In a task started by a cell it is `CancelledError`: a `KeyboardInterrupt` would end the kernel's loop.
     """
     try:
         return await interruptible(work, message=message)
@@ -136,7 +134,7 @@ def _compiles(text: str) -> bool:
 
 
 def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, bool]]:
-    """Yield the calls at places where `await` is legal, and whether the cell does not await them itself."""
+    """Yield the calls where `await` is legal, and whether the cell does not await them itself."""
     # An explicit stack: an expression of many terms is deeper than Python's recursion limit.
     waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, True)]
     while waiting:
@@ -208,8 +206,8 @@ SHARED_CONTEXT = 7
 def run_sync(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopped) -> T:
     """Run a coroutine, and close it if it cannot be run; raise `CannotNest` if the loop cannot be entered again.
 
-    Inside a running loop it runs on that one, made re-entrant by `nest_asyncio2` at this moment: connections belong to
-    their loop, so a second loop would need new ones.
+    Connections belong to their loop, so a running loop is made re-entrant by `nest_asyncio2` instead of starting a
+    second one.
     """
     loop = _running_loop()
     nested = loop is not None
@@ -233,7 +231,7 @@ def run_sync(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopp
 
 
 async def _outcome(work: Coroutine[Any, Any, T], message: Callable[[], str]) -> T | KeyboardInterrupt:
-    """Return an interrupt instead of raising it, which would break a nested loop's track of its task."""
+    """Return an interrupt instead of raising it, which would break a nested loop."""
     try:
         return await interruptible(work, message=message)
     except KeyboardInterrupt as stop:

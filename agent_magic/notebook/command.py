@@ -204,7 +204,7 @@ class Commands(Mapping[str, Verb]):
         return command in self._groups  # without loading it
 
     def split(self, line: str) -> tuple[str, str]:
-        """Split `run a --fresh` into `run` and the rest; `run --help` is `help run`. Raise `UsageError` if unknown."""
+        """Split `run a --fresh` into `run` and the rest; `run --help` is `help run`."""
         line = without_comment(line).strip().removesuffix(";").rstrip()
         command, _, rest = line.partition(" ")
         command = command or "list"
@@ -238,7 +238,7 @@ class Commands(Mapping[str, Verb]):
         return verb is not None and verb.waits
 
     def help(self, command: str | None = None) -> Page:
-        """Return the help of one command with its options and examples, or one line for each."""
+        """Return the help of one command, or one line for each."""
         if command is None:
             rows = [
                 ("" if place else topic, name, self[name].help)

@@ -144,7 +144,7 @@ def _matcher(magics: AgentMagics) -> Callable[[Any], Any]:
 
 
 def _old_matcher(magics: AgentMagics, asking: Any) -> Callable[[str], list[str]]:
-    """Return the matcher for IPython before 8.6, which knows only the line; it excludes all others."""
+    """Return the matcher for IPython before 8.6, which knows only the line."""
 
     def agent_magic_matches(_: str) -> list[str]:
         line: str = asking.text_until_cursor

@@ -237,10 +237,7 @@ def read_agent(
     find_tools: FindTools = _server_tools,
     find_prompt: FindPrompt = variable_of,
 ) -> tuple[Step, str]:
-    """Read a `%%agent` cell; return the agent or race, and the name of its plan.
-
-    The callbacks find the names in `--returns` and `--check`, `--tools`, and `--prompt`.
-    """
+    """Read a `%%agent` cell; return the agent or race, and the name of its plan."""
     given = PARSERS["agent"].read(line)
     if given.first_of is not None:
         return _read_race(given, cell), given.plan
@@ -277,7 +274,7 @@ def read_agents(
     find_prompt: FindPrompt = variable_of,
     expand: Callable[[str], str] = str,
 ) -> tuple[list[Step], str]:
-    """Read a `%%agents` cell; return its agents and the name of their plan. Errors name section and line."""
+    """Read a `%%agents` cell; return its agents and the name of their plan."""
     plan = PARSERS["agents"].read(line).plan
     comment, sections = sections_of(cell)
     if magic := re.search(rf"^%%\w+.*|{_RUNS}", comment, re.MULTILINE):

@@ -36,7 +36,7 @@ class Cell:
         id: Its id, if the front end has one: JupyterLab does, nbclient does not.
         execution: The message that runs it: one cell run twice has two.
         deleted: Ids of cells deleted since the last run, as JupyterLab reports them.
-        by_console: True for the Jupyter console and the like: text only, and nothing else is sent while a cell runs.
+        by_console: True for the Jupyter console and the like, which show text only.
     """
 
     id: str | None = None
@@ -64,7 +64,7 @@ def cell_of(shell: Any) -> Cell:
 
 
 def is_kernel(shell: Any) -> bool:
-    """True for a kernel with a front end that may show pictures; False for a terminal."""
+    """Return True for a kernel with a front end, False for a terminal."""
     return getattr(shell, "kernel", None) is not None
 
 

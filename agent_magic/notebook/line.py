@@ -121,7 +121,6 @@ def _text(place: str, variables: Mapping[str, Any]) -> str:
 
 
 def _parsed(place: str) -> ast.FormattedValue:
-    """Read a placeholder as in an f-string; raise `SyntaxError` if it is none."""
     written = place if place[0] == "{" else f"{{{place[1:]}}}"
     match ast.parse(f"f'''{written}'''", mode="eval").body:
         case ast.JoinedStr(values=[ast.FormattedValue() as part]):

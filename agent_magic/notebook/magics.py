@@ -177,7 +177,7 @@ class AgentMagics(Magics, Settings):
             return await awaited(done, message=self._stopped) if asyncio.iscoroutine(done) else done
 
     def end_cell(self, result: Any) -> None:
-        """Record the end of a cell: steps it no longer declares are left over, and values are shown in full again."""
+        """Record the end of a cell: steps it no longer declares are left over."""
         self.session.just_shown, cell = None, cell_of(self.shell)
         if cell.id is not None and result.success:
             self.session.executed[cell.id] = cell.execution
@@ -224,7 +224,7 @@ class AgentMagics(Magics, Settings):
         return verbs.ask_at_once(self, declared.name, plan) if PARSERS["agent"].read(line).run else None
 
     def _leftover(self, error: AgentMagicError) -> str:
-        """Return how to remove the agent that caused an error, if it may be left over from another cell."""
+        """Return how to remove the agent that caused an error, if it may be left over."""
         name = getattr(error, "agent", None)
         return self.session.leftover_words(name) if isinstance(name, str) and isinstance(error, PlanError) else ""
 
@@ -287,7 +287,7 @@ class AgentMagics(Magics, Settings):
         return self.session.runs_old_text([name for name in before if before[name] != now.get(name)], registry.name)
 
     def see_deleted(self, *_: object) -> None:
-        """Record deleted cells, which the front end reports once, with the next cell."""
+        """Record deleted cells, which the front end reports once."""
         self.session.deleted |= cell_of(self.shell).deleted
 
     def _declare_all(self, agents: list[Step], plan: str, cell: Cell, said: Iterable[str]) -> None:
@@ -361,7 +361,7 @@ class AgentMagics(Magics, Settings):
 
 @contextlib.contextmanager
 def user_errors(left: Callable[[AgentMagicError], str] = lambda _: "") -> Generator[None]:
-    """Show the user's mistakes as one line without a traceback, followed by what `left` says is unchanged."""
+    """Show the user's mistakes as one line without a traceback."""
     try:
         yield
     except AgentMagicError as error:

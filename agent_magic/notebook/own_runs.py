@@ -1,8 +1,8 @@
 """Runs of this notebook in a ledger shared by many.
 
-A run is the notebook's if its file started it, or if its agents are declared now, word for word: so a renamed or moved
-notebook finds its runs. If no front end tells the file, as under nbclient and in a terminal, the working folder
-replaces it, and the plan must have a declared agent.
+A run is the notebook's if its file started it, or if its agents are declared now, word for word, so a renamed notebook
+finds its runs. If no front end tells the file, as under nbclient, the working folder replaces it, and the plan must
+have a declared agent.
 """
 
 from __future__ import annotations

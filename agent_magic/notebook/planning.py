@@ -57,8 +57,7 @@ async def show_plan(
 ) -> Estimate:
     """Show a plan and return its estimate; nothing is sent but the prompts, to the free count endpoint.
 
-    `fresh` estimates as if the ledger were empty, `asks` adds a button that opens `%agents explore`; the rest of a plan
-    is estimated from its `pilot`.
+    `fresh` estimates as if the ledger were empty, `asks` adds a button that opens `%agents explore`.
     """
     found, trouble = await _estimate(plan, session, policy, pilot, fresh=fresh)
     prices = session.shared.price_book(lambda _: None)
@@ -136,10 +135,7 @@ async def _estimate(
 
 
 async def run_pilot(ctx: CommandContext, given: Namespace, plan: Plan) -> Run | None:
-    """Run the most representative agents, their price printed first; `None` if every answer exists already.
-
-    Raise `UsageError` before anything is sent if the user says no.
-    """
+    """Run the most representative agents, their price printed first; `None` if every answer exists already."""
     session, policy = ctx.session, ctx.policy(given)
     names = plan.pilot_agents(given.pilot, session=session.shared, fresh=given.fresh)
     if not names:
@@ -156,7 +152,7 @@ async def run_pilot(ctx: CommandContext, given: Namespace, plan: Plan) -> Run | 
 
 
 async def confirm(ctx: CommandContext, given: Namespace, plan: Plan, resumed: Resumed = ANEW) -> None:
-    """Ask before a large run, as set by `%config AgentMagics`. Print a note if no person can answer."""
+    """Ask before a large run, as set by `%config AgentMagics`."""
     # Nothing is asked on the mock server or a cassette, which cost nothing.
     session = ctx.session
     left = [name for name in session.leftovers(plan.name) if name in {*plan.index, *plan.groups}]

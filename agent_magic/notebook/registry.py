@@ -54,7 +54,7 @@ class Registry:
 
     @property
     def contexts(self) -> tuple[Context, ...]:
-        """Its contexts in declared order, then the common ones that its agents name."""
+        """Its contexts in declared order, then used common ones."""
         own = tuple(one.value for one in self._contexts.values())
         if self._common is None:
             return own
@@ -65,7 +65,7 @@ class Registry:
     def declare(
         self, agent: Step, cell: Cell, *, ran: Collection[str], variables: Collection[str], cycles: bool
     ) -> list[str]:
-        """Replace an agent of the same name or from the same cell, unless it closes a cycle; return notes."""
+        """Replace an agent of the same name or cell, unless it closes a cycle; return notes."""
         notes = _take_back(self._contexts, cell, "context")
         if agent.name in self._contexts:
             raise _taken(agent.name, "a context", "an agent")
@@ -107,7 +107,7 @@ class Registry:
     def declare_context(
         self, context: Context, cell: Cell, *, ran: Collection[str], check: Callable[[], object] | None = None
     ) -> list[str]:
-        """Replace a context of the same name or cell, unless `check`, which renders it, fails; return notes."""
+        """Replace a context of the same name or cell, unless `check` fails; return notes."""
         name = context.name
         notes = _take_back(self._agents, cell, "agent")
         if name in self._agents:
@@ -130,8 +130,7 @@ class Registry:
     def adopt(self, namespace: Mapping[str, Any]) -> list[str]:
         """Add steps in variables that declared ones use: `clean = am.Task("clean", tidy)`, `{{ clean }}`; return notes.
 
-        A task that uses a declared step is added too; unrelated ones are for `Plan`. A step is removed when its
-        variable holds another value.
+        A task that uses a declared step is added too. A step is removed when its variable holds another value.
         """
         notes: list[str] = []
         for name, step in [*self._adopted.items()]:
@@ -164,7 +163,7 @@ class Registry:
         return tuple(agent for agent in self.agents if agent.context == name)
 
     def drop(self, names: Iterable[str]) -> None:
-        """Remove agents and contexts; raise `UnknownAgent`, dropping none, if one is not declared."""
+        """Remove agents and contexts, all or none."""
         names = list(names)
         for name in names:
             if name not in self._agents and name not in self._contexts:
@@ -193,7 +192,7 @@ class Registry:
         self._contexts.clear()
 
     def of_cells(self, cell_ids: Collection[str], executed: Mapping[str, str | None] | None = None) -> tuple[str, ...]:
-        """Return the names declared by these cells, or by cells that were `executed` since without them."""
+        """Return the names declared by these cells."""
         every, last = [*self._agents.items(), *self._contexts.items()], executed or {}
         return tuple(
             name
@@ -222,7 +221,7 @@ class Registry:
         return tuple(dict.fromkeys([*lacking, *(name for name in agent.after if name not in self._agents)]))
 
     def parents(self, agent: Step) -> tuple[tuple[str, str], ...]:
-        """Return the agent's parents so far, each with the source of the edge: its prompt or an option."""
+        """Return the agent's parents so far, each with the source of the edge."""
         used = [
             (name, "continues" if name == agent.continues else "prompt")
             for name in agent.uses
@@ -236,7 +235,7 @@ class Registry:
         return (*used, *order, *decides)
 
     def descendants(self, name: str) -> tuple[str, ...]:
-        """Return all agents that wait for `name`; for a context, also those that use it."""
+        """Return all agents that wait for `name`, or use that context."""
         found: list[str] = []
         todo = [name]
         while todo:
@@ -284,7 +283,7 @@ def _dropped(names: Sequence[str]) -> list[str]:
 def _left_of(
     old: Mapping[str, Declared[Step]], wanted: Iterable[str], table: Mapping[str, Declared[Step]]
 ) -> list[str]:
-    """Return a note of other names declared by the cell that had declared some of these."""
+    """Return a note of other names that the cell had declared."""
     # That cell may have been edited, in front ends without cell ids, or copied: only the user knows.
     beside = dict.fromkeys(name for one in wanted if one in old for name in old[one].together)
     left = [name for name in beside if name in table and table[name] is old.get(name)]
@@ -295,7 +294,7 @@ def _left_of(
 
 
 def _twins(table: Mapping[str, Declared[Step]], agent: Step) -> list[str]:
-    """Return a note of another agent with the same text, if the front end does not tell which cell was renamed."""
+    """Return a note of another agent with the same text, if it is unknown which cell was renamed."""
     if isinstance(agent, Task):
         return []
     others = [name for name, one in table.items() if name != agent.name and isinstance(one.value, Agent)]
@@ -322,7 +321,7 @@ def _with(table: dict[str, Declared[T]], value: T, cell: Cell) -> tuple[dict[str
 
 
 def _earlier_name(table: Mapping[str, Declared[T]], name: str, cell: Cell) -> str | None:
-    """Return the name this cell had declared before; `None` if a loop in it declares several."""
+    """Return the name this cell had declared before."""
     if cell.id is None:
         return None
     others = [(other, one.cell.execution) for other, one in table.items() if one.cell.id == cell.id]

@@ -108,8 +108,7 @@ async def execute(  # noqa: PLR0913 - each by its name
 ) -> Run:
     """Run a plan of the session and show it; after Stop `session.last` is its result.
 
-    `asks` if a person can be asked; `shown` is called when the run is displayed; the answer of the agent `answer`
-    replaces the picture.
+    `asks` if a person can be asked; the answer of the agent `answer` replaces the picture.
     """
     session.warm_up.hurry()
     asker = (Desk(plan) if graphic else TerminalAsker()) if asks else None

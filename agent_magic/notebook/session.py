@@ -134,7 +134,7 @@ class Session:
         executed: By the id of a cell, its last execution without an error.
         left_simulator: True after leaving the mock server, until the user is told.
         applied: Applied changes, latest last: the words and function to undo each.
-        planned: Likely run of the plan that was last asked what-ifs; `None` after a run.
+        planned: Likely run of the last plan of what-ifs; `None` after a run.
     """
 
     def __init__(self) -> None:
@@ -169,7 +169,6 @@ class Session:
 
     @cached_property
     def shared(self) -> api.Session:
-        """State that its runs share: provider, rate limits, slots, prices, ledger."""
         shared = api.Session(client=api.Claude(), ledger=lambda: self.keeping.ledger, prices={}, tell=note)
         shared.listeners.append(self.say_whom)
         shared.is_applied = lambda change: self.is_applied(change)  # noqa: PLW0108 - the magics set it later
@@ -231,7 +230,7 @@ class Session:
     def declare_context(
         self, context: Context, plan: str, cell: Cell, check: Callable[[], object] | None = None
     ) -> list[str]:
-        """Declare a context if `check` succeeds; plans without one of that name share the default plan's."""
+        """Declare a context if `check` succeeds."""
         ran = self.ran
         known = {one.name: one for one in self.registry(plan).contexts}
         notes = self.registry(plan).declare_context(context, cell, ran=ran, check=check)
@@ -273,8 +272,7 @@ class Session:
     ) -> Plan:
         """Freeze the declarations as a plan, or those of `agents` and their ancestors.
 
-        Only variables that prompts use are read. If no cell declares the plan, `name` is a variable that holds a
-        `Plan`.
+        If no cell declares the plan, `name` is a variable that holds a `Plan`.
         """
         registry = self.registry(name)
         held = namespace.get(name)
@@ -355,7 +353,7 @@ class Session:
                     check_items(step, base, found.returns, path)
 
     def _typed(self, agent: Step, namespace: Mapping[str, Any]) -> Step:
-        """Resolve the names in an agent's cell again, since classes and functions may have been redefined."""
+        """Resolve the names in an agent's cell again, since classes may have been redefined."""
         if isinstance(agent, Task):
             return agent
         written = [(one and one.written) or None for one in (agent.returns, agent.check)]
@@ -387,14 +385,14 @@ class Session:
         return {name: self.server_of(name, namespace).resource(name.partition(":")[2]) for name in names}
 
     def find_prompt(self, namespace: dict[str, Any], prompt: str) -> str:
-        """Read a prompt of an MCP server into a variable, and return its name; each plan reads it again."""
+        """Read a prompt of an MCP server into a variable, and return its name."""
         name = variable_of(prompt)
         namespace[name] = self.server_of(prompt, namespace).prompt_with(prompt.partition(":")[2], namespace)
         self.prompts[name] = prompt
         return name
 
     def server_of(self, name: str, namespace: Mapping[str, Any]) -> McpServer:
-        """Return a server of `%agents mcp`, or a variable; raise `DeclarationError` if no such server runs."""
+        """Return a server of `%agents mcp`, or a variable."""
         server = name.partition(":")[0]
         found: Any = self.servers.get(server, namespace.get(server))
         if not hasattr(found, "resource"):
@@ -404,13 +402,13 @@ class Session:
         return found
 
     def add_server(self, server: McpServer) -> None:
-        """Add a server of tools; one of the same name is replaced and ends."""
+        """Add a server of tools; it replaces one of the same name."""
         if (old := self.servers.pop(server.name, None)) is not None:
             old.close()
         self.servers[server.name] = server
 
     def connect_simulator(self, **options: Any) -> str:
-        """Start the mock server, in its own process if possible, and connect to it; return its URL."""
+        """Start the mock server, connect to it, and return its URL."""
         if os.environ.get(PINNED):
             return self.connection  # the recording answers, with any provider of the notebook
         try:
@@ -428,7 +426,7 @@ class Session:
         return self._simulator.url
 
     def connect(self, client: Provider, *, name: str = "", weight: float = 1.0, route: Route | None = None) -> None:
-        """Connect to another provider; with a name, beside other named ones, by weight and route."""
+        """Connect to another provider, with a name beside other named ones."""
         pool = self._pool if name else None
         if name:
             members, weights = {name: client}, {name: weight}
@@ -463,7 +461,7 @@ class Session:
         return self._deck or self._pinned
 
     def insert(self, deck: Deck) -> None:
-        """Connect to a cassette; with `fill`, the current provider answers missing requests."""
+        """Connect to a cassette; with `fill`, missing requests are sent."""
         if not deck.fill:
             self.disconnect()
             self.shared.connect(providers.Nobody())
@@ -503,7 +501,7 @@ class Session:
         return None if self.keeping.ledger is None else self.keeping.ledger.newest()
 
     def say_whom(self, asked: api.Session) -> None:
-        """Print a note, once per provider, that a run of the Python API does not use the notebook's mock server."""
+        """Print a note, once per provider, that a run of the Python API does not use the mock server."""
         who = asked.client.endpoint
         if self.simulates and asked is not self.shared and who != self._whom:
             self._whom = who
@@ -533,7 +531,6 @@ class Session:
         return who if self.workers is None else f"{who}, over Dask workers"
 
     def last_run(self) -> Run:
-        """Raise `AgentMagicError` if there is none."""
         if self.last is None and self.running:
             raise AgentMagicError(
                 "The first run is under way. %agents wait waits for its end, %agents shows how far it is."
@@ -546,7 +543,7 @@ class Session:
         return self.last
 
     def run_of(self, name: str) -> Run:
-        """Return the active run that has asked this agent or group already, or else the last run."""
+        """Return the active run that has asked this agent already, or else the last run."""
         for driver in self.running:
             plan, results = driver.plan, driver.record.results
             known = name in plan.index or name in plan.groups
@@ -577,7 +574,7 @@ class Session:
         return list(dict.fromkeys(shown for name, shown in names if asked.get(name)))
 
     def take_view(self, view: LiveView) -> None:
-        """Keep the clickable view of a finished run, and its colours. Old views become pictures."""
+        """Keep the clickable view of a finished run. Old views become pictures."""
         self.theme = view.theme
         if view.is_open:
             self._views.append(view)
@@ -585,7 +582,7 @@ class Session:
             self._views.pop(0).close()
 
     def unfinished(self, plan: Plan) -> Run | None:
-        """Return this plan's last run or pilot if not all of it succeeded: the next run continues it."""
+        """Return this plan's last run if not all of it succeeded: the next run continues it."""
         last = self.last
         if last is None or last.plan.name != plan.name:
             return None
@@ -618,7 +615,7 @@ def shown_name(agent: Step) -> str:
 
 
 def _with_ancestors(declared: tuple[Step, ...], wanted: list[str]) -> tuple[Step, ...]:
-    """Keep these agents and their ancestors, so that a broken agent elsewhere does not matter."""
+    """Keep these agents and their ancestors."""
     by_name = {agent.name: agent for agent in declared}
     for name in wanted:
         if name not in by_name:

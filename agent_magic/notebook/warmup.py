@@ -1,10 +1,9 @@
 """Loads the modules of a run while the user is still writing prompts: they take one to three seconds.
 
 * One thread, in order of need: two would only take turns at the interpreter's lock.
-* Between any two modules it sleeps for an instant, which releases the lock. A computing cell then keeps it for the
-  interpreter's whole switch interval; a timer of the loop is late by the rest of one module, about a millisecond.
-* Full garbage collections are postponed. With three thousand modules each takes a tenth of a second under the lock, and
-  importing them would trigger several.
+* Between any two modules it sleeps for an instant, which releases the lock: a timer of the loop is late by the rest of
+  one module, about a millisecond.
+* Full garbage collections are postponed: with three thousand modules each takes a tenth of a second under the lock.
 * The thread has normal priority: a low-priority thread that is not scheduled would keep the lock and block all others.
 """
 

@@ -1,7 +1,7 @@
 """Features a request needs, and refusals (`REFUSALS`) if the provider lacks them; a schema is then asked for in words.
 
 A plan is checked when it meets a provider, and each request before it is sent, since a task or tool may return an
-unforeseen picture. Whether a server follows schemas one answer tells: a grammar writes an object with the schema's
+unforeseen picture. One answer shows whether a server follows schemas: a grammar writes an object with the schema's
 fields, and nothing around it.
 """
 

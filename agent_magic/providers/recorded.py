@@ -1,7 +1,6 @@
 """Replay of a plan's run from a cassette: no network, no key, the recorded clock.
 
-Each agent's prompt is rendered from the recorded answers of its parents, and its request looked up. The events are the
-recorded ones, so frames, timeline and retries are the same.
+Each agent's prompt is rendered from the recorded answers of its parents, and its request looked up.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ class Shelf:
         return request
 
     def _named(self, name: str, request: Request) -> RecordedAgent | None:
-        """Return the agent with that name if texts were removed; the rest of the request must be equal."""
+        """Return the agent with that name if texts were removed."""
         found = self._agents.get(name)
         if found is None or not found.whole:
             return None
@@ -95,7 +94,7 @@ class Shelf:
         return found if all(_shape(one) == _shape(request) for one in asked) else None
 
     def lacks(self, name: str) -> ReplayMiss:
-        """Return what is missing for an agent without requests and without a complete recording."""
+        """Return what is missing for an agent without a complete recording."""
         nearest = name if name in self._agents else None
         return ReplayMiss(name, nearest=nearest, differences={}, damaged=self._broken(name))
 
@@ -241,7 +240,7 @@ class Match:
         return request if before is None else going_on(request, before)
 
     def _other_task(self, agent: int, found: RecordedAgent) -> ReplayMiss | None:
-        """Return how a task differs from the recorded one: in its code, or its inputs."""
+        """Return how a task differs from the recorded one."""
         # A plan that was read from a record has neither functions nor variables that could differ.
         task, events = self.plan.agents[agent], found.events or ()
         if not isinstance(task, Task) or task.is_recorded:
@@ -287,7 +286,6 @@ class Deck:
         return self.whole(self.find(plan, timeout_s=timeout_s))
 
     def whole(self, match: Match) -> RunRecord:
-        """Return a recorded run with its provenance, or raise `ReplayMiss`."""
         record = match.whole()
         record.provenance = self.provenance(match.run)
         return record
@@ -373,7 +371,7 @@ def _began(run: RecordedRun) -> datetime:
 
 
 def recorded_run(plan: Plan, run: RecordedRun) -> RunRecord:
-    """Return a recorded run for a plan with the same names in the same order and any prompts."""
+    """Return a recorded run for a plan with the same names and any prompts."""
     names = tuple(agent.name for agent in run.agents)
     if names != plan.names:
         raise CassetteError(f"The recording is of another plan: it has {names!r}, the plan {plan.names!r}.")

@@ -52,8 +52,7 @@ def estimated_tokens(size: int) -> int:
 class Usage:
     """Tokens as the API bills them. `None` means unknown, never 0.
 
-    Only a *final* count, the server's last word, settles a reserve of the budget. A missing one is estimated:
-    at least the count that came while it wrote, at most the requested tokens.
+    Only a *final* count, the server's last word, settles a reserve of the budget.
 
     Attributes:
         input_tokens: Uncached input.
@@ -112,9 +111,9 @@ class Answer:
         stop_reason: The API's reason, such as `end_turn` or `max_tokens`.
         refusal: Category of a refusal, if it is one.
         content: Content blocks as JSON, if the conversation continues from them.
-        batch: The vendor's batch id; empty for a live request.
+        batch: The vendor's batch id.
         original: The model's text of an edited answer.
-        turns: Calls of tools and their results before this answer, if taken over from an earlier run.
+        turns: Calls of tools before this answer, if taken over from an earlier run.
     """
 
     text: str
@@ -196,7 +195,7 @@ def plain_name(name: str) -> str:
 
 
 def is_same_model(asked: str, answered: str) -> bool:
-    """Return whether two names mean one model, with or without a date or the prefix of a cloud or gateway."""
+    """Return whether two names mean one model, dated or not, with a seller's prefix or not."""
     if asked == answered:
         return True
     dates = [_DATE.findall(one)[-1:] for one in (asked, answered)]

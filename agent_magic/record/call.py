@@ -123,7 +123,7 @@ class Stretch(NamedTuple):
 
 
 def stretches(calls: Sequence[ToolCall], since_s: float) -> Iterator[Stretch]:
-    """Yield the time of calls that began together: tools' while any runs, else the next call's wait."""
+    """Yield the time of calls that began together: tools' while any runs, else waiting."""
     running = [one for one in calls if one.ended is None]
     marks = {one.started_s for one in calls} | {one.ended.at_s for one in calls if one.ended is not None}
     for start_s, end_s in pairwise(sorted({since_s, *(mark for mark in marks if mark > since_s)})):

@@ -78,7 +78,7 @@ def to_json(value: object) -> Any:
 
 
 def from_json(kind: type[T], data: object) -> T:
-    """Read a value of a class; the message of a `ValueError` names the field, never its content."""
+    """Read a value of a class; a `ValueError` names the field, never its content."""
     return _reader(kind)(data)
 
 

@@ -54,8 +54,7 @@ class FirstToken(NamedTuple):
 class AttemptEnded(NamedTuple):
     """An attempt ended: answered (a refusal has an error, too), failed or cancelled.
 
-    `kind` is the class of the error, such as `RateLimited`; `partial` the text of a broken reply; `worker` is empty for
-    the kernel.
+    `kind` is the class of the error; `partial` the text of a broken reply; `worker` is empty for the kernel.
     """
 
     at_s: float
@@ -82,9 +81,9 @@ class BackoffStarted(NamedTuple):
 
 
 class CallStarted(NamedTuple):
-    """A function is called, which is stored before: a tool (`turn` and `id` say by whom), or a task.
+    """A tool (`turn` and `id` say by whom) or a task is called, which is stored before.
 
-    `code` is the fingerprint of the function's source, if known.
+    `code` is the fingerprint of its source, if known.
     """
 
     at_s: float
@@ -113,9 +112,8 @@ class CallEnded(NamedTuple):
         result: The text, or content blocks as JSON, sent to the model; a task's value as text.
         value: A task's value as JSON (`agent_magic.declare.values`); `None` if it cannot be serialised.
         trace: Traceback of an error, from the user's own line on.
-        blocks: True if `result` is content blocks.
         takes: A task's inputs as fingerprints; see `agent_magic.record.task_inputs`.
-        files: Pictures and PDFs in `result`, which has the sha256 of each.
+        files: Pictures and PDFs, which `result` names by their sha256.
     """
 
     at_s: float

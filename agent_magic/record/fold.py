@@ -54,7 +54,7 @@ def _attempt_started(record: RunRecord, event: AttemptStarted) -> None:
 
 
 def _turn(before: Sequence[Attempt], event: AttemptStarted) -> int:
-    """Return the turn of a request; without messages after a final answer, a new conversation begins."""
+    """Return the turn of a request; a new conversation begins without messages."""
     last = before[-1]
     if last.kind == ESCALATED:
         return 1

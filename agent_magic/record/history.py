@@ -29,7 +29,7 @@ class Past(NamedTuple):
     Attributes:
         calls: True if it calls tools, so that another turn followed.
         elsewhere: True if it was simulated by another mock server: its length counts, its seconds do not.
-        prompt: Fingerprint of the agent's declaration (`prompt_of`); empty if unknown.
+        prompt: Fingerprint of the agent's declaration (`prompt_of`), if known.
         rounds: Rounds of its loop; 0 for no loop or unknown.
         shared: True if an identical step asked and paid.
     """
@@ -60,8 +60,6 @@ class Past(NamedTuple):
 
 class History:
     """Complete answers of earlier runs, oldest first.
-
-    An answer tells of a step only if the step has its name, or that of its group, and is told the same.
 
     Args:
         time_factor: Speed of the connected mock server relative to a model; 1 for others.
@@ -197,7 +195,6 @@ def answers_of(record: RunRecord) -> Iterator[Past]:
 
 
 def of_plan(plan: Plan, rows: Iterable[Past]) -> list[Past]:
-    """Return the answers of a plan's declared steps."""
     told = {step.name: prompt_of(step) for step in plan.agents}
     return [row for row in rows if row.prompt and row.prompt == told.get(row.agent)]
 

@@ -133,7 +133,7 @@ def spans_of(record: RunRecord) -> list[Span]:
 
 
 def chain_of(record: RunRecord) -> list[int]:
-    """Return the agents that determined the wall time, first to last: each is the last parent of the next to finish.
+    """Return the agents that determined the wall time: each is the last parent of the next to finish.
 
     Unlike the critical path, it includes waits.
     """

@@ -108,7 +108,7 @@ class Prices:
         own: The user's prices by model, which win over the list.
         tell: Called once per model without a price; default a Python warning.
         seller: Seller of the list prices, as `genai-prices` names it; default the maker of a model.
-        listed: The list by model, as returned by `tariff_of`, if `genai-prices` is not installed.
+        listed: The list by model if `genai-prices` is not installed; see `tariff_of`.
         every: Price of all models without one in `own`, instead of the list's.
     """
 

@@ -41,18 +41,18 @@ class Message(NamedTuple):
 class Request(NamedTuple):
     """One request: a conversation and its options.
 
-    A conversation only grows: the prompt, then `messages`. Providers may refuse one with a changed beginning.
+    A conversation only grows. Providers may refuse one with a changed beginning.
 
     Attributes:
         context: Text before everything else, shared with other requests.
         cached: True to ask the provider to cache it, for `ttl`.
-        tools: Tool definitions as a JSON array; empty for none.
+        tools: Tool definitions as a JSON array.
         schema: JSON schema of the answer, fields in their order; empty for text.
         tool_choice: `none` to forbid tool calls; empty to leave it to the model.
         cached_turns: True to ask the provider to cache the whole conversation for its next turn.
         returned: Pictures and PDFs returned by tools, which `messages` name by their sha256.
         shared: Length of the prompt's shared context if it has several parts; otherwise 0.
-        options: Pass-through options of its agent as a JSON object; empty for none.
+        options: Pass-through options of its agent as a JSON object.
         opening: Number of `messages` before the first answer, if it continues a conversation.
     """
 
@@ -172,7 +172,7 @@ class Request(NamedTuple):
 
 
 def read_blocks(text: str) -> Any:
-    """Return content blocks; other text than JSON, such as text removed from a cassette, is returned unchanged."""
+    """Return content blocks; text that is no JSON is returned unchanged."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -649,7 +649,7 @@ class RunRecord:
 
 
 def capped_loops(record: RunRecord) -> list[tuple[str, str]]:
-    """Return the step that begins each loop that was capped, and its unmet condition."""
+    """Return the first step of each capped loop, and its unmet condition."""
     # No status says it, since every step of such a loop has answered: it is read from the answers, so that older
     # recordings have it too. Without the texts of the answers nothing is known.
     flow = record.plan.flow
@@ -704,7 +704,7 @@ def conversation_of(result: AgentResult) -> Request | None:
 
 
 def sharers_of(record: RunRecord) -> list[int | None]:
-    """Return per step the first one with the same request, itself included; `None` if it shares nothing."""
+    """Return per step the first one with the same request; `None` if it shares nothing."""
     plan, first = record.plan, dict[Hashable, int]()
     if record.same is not None:
         return [*record.same]

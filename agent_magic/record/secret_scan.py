@@ -1,12 +1,8 @@
 """A scan for secrets before data is shared; prints, errors and tools' results are masked by the same rules.
 
-A secret is recognised
-
-* by its shape: the table in `secret_shapes.toml`;
-* by its name: the value of an assignment, header, field, option, or URL part whose name says key, token, secret,
-  password, credential, signature or cookie. Passwords need not look random, others must;
-* by its value, if it is one of this process's environment: also in base64, in hex, and split by line breaks or
-  invisible characters.
+A secret is recognised by its shape (`secret_shapes.toml`), by its name, such as the value of a header or option whose
+name says key or password, or by its value, if it is one of this process's environment: also in base64, in hex, and
+split by line breaks or invisible characters. Passwords need not look random, others must.
 
 The table is our own: detect-secrets 1.5 knows half of these kinds by shape, finds thousands of "secrets" in the
 gallery by entropy, and brings five packages.
@@ -155,7 +151,7 @@ class Finding(NamedTuple):
 
 
 def secrets_of(environment: Mapping[str, str], *, named: bool = False) -> dict[str, str]:
-    """Return the variables of an environment that look secret, names by value; `named` leaves out random values."""
+    """Return the variables of an environment that look secret, names by value."""
     found: dict[str, str] = {}
     for name, value in environment.items():
         for password in map(unquote, _PASSWORD.findall(value)):
@@ -206,7 +202,7 @@ class Shape(NamedTuple):
         shortest: If not 0, the group must look random and have this many characters.
         whole: True if the whole match is the secret, although only the group must look random.
         checked: True if it must end with its checksum.
-        body: The part to mask, if longer than the pattern.
+        body: The part to mask, if longer.
     """
 
     what: str
@@ -309,8 +305,7 @@ def _changes(value: str) -> int:
 class _Field(NamedTuple):
     """A name and its value in an assignment, a header, JSON or a URL.
 
-    `sign` separates them: `=`, `:`, a blank, `?` in a URL, `(` in a call. In errors and prints (`told`) a value
-    need not look random.
+    `sign` separates them: `=`, `:`, a blank, `?` in a URL, `(` in a call. If `told`, a value need not look random.
     """
 
     name: str
@@ -421,7 +416,7 @@ def _named(text: str, small: str, *, told: bool) -> Iterator[tuple[int, int, str
 
 
 def _bracketed(text: str, at: int, *, in_shell: bool) -> re.Match[str] | None:
-    """Find a value without quotes around it that has brackets or quotes inside, unless it looks like code."""
+    """Find a value without quotes around it that has brackets or quotes inside."""
     found = _BRACKETED.match(text, at) or (_BRACKETED_IN_A_COMMAND.match(text, at) if in_shell else None)
     if found is None:
         return None
@@ -506,7 +501,7 @@ def _is_name(text: str) -> bool:
 
 
 def _telling(text: str, small: str) -> Iterator[re.Match[str]]:
-    """Yield the words that mark a secret value. They may overlap: `rootPassword` also holds `otP`."""
+    """Yield the words that mark a secret value; they may overlap."""
     match = tables()[1].telling.search(small)
     while match is not None:
         is_one = not match["word"] or _is_word(text, *match.span())
@@ -516,7 +511,7 @@ def _telling(text: str, small: str) -> Iterator[re.Match[str]]:
 
 
 def _is_word(text: str, start: int, end: int) -> bool:
-    """Return whether a name has a word in it: `key` in `API_KEY` or `apiKey`, not in `monkey`."""
+    """Return whether a name has a word in it: `key` in `API_KEY`, not in `monkey`."""
     before, after = text[max(0, start - 1) : start], text[end : end + 1]
     begins = not before.isalpha() or (before.islower() and text[start].isupper())
     return begins and (not after.isalpha() or (after.isupper() and text[end - 1].islower()))

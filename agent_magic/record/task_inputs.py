@@ -79,7 +79,7 @@ def variables_of(function: object, seen: frozenset[str] = frozenset()) -> dict[s
 
 @lru_cache(maxsize=1024)
 def _names_in(code: CodeType) -> frozenset[str]:
-    """Return those that code reads but does not define, nested functions included."""
+    """Return those that code reads but does not define."""
     read_, written_ = (
         {one.argval for one in dis.get_instructions(code) if one.opname == name}
         for name in ("LOAD_GLOBAL", "STORE_GLOBAL")

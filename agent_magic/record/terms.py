@@ -29,8 +29,8 @@ class Learned(NamedTuple):
         levels, margins: Of each limit's bucket.
         external: Use by others per second.
         slots: An inferred limit of requests at once, its log odds, and numbers and seconds of answers and of refusals.
-        minute: An inferred count of requests per minute and its log odds; seconds since a higher one was tried, between
-            which a minute began, and since each request of the last minute.
+        minute: An inferred count of requests per minute, its log odds, and seconds since: a higher one was tried, a
+            minute began, each request of the last minute.
     """
 
     inputs: tuple[float, float]
@@ -73,7 +73,7 @@ class Terms(NamedTuple):
         policy: Fields of its policy, with the drawn seed.
         paced: True if a pacer kept its rate limits.
         before, after: Known limits at the start and at the end, of all endpoints together.
-        work_s: Expected seconds of work per agent, for the order of agents; `None` if unknown.
+        work_s: Expected seconds of work per agent; `None` if unknown.
         key_untried: True if its first request had to test the API key.
     """
 

@@ -35,7 +35,7 @@ class _Next(NamedTuple):
 
 
 def closing(record: RunRecord, price: str = "", before: RunRecord | None = None, prices: Prices | None = None) -> Page:
-    """Return the line below a run; `before`, the plan's last run, explains repeated purchases."""
+    """Return the line below a run; its last run, `before`, explains repeated purchases."""
     numbers = summarize(record)
     told = _failed(record, price) or _cut(numbers) or _reused(record, prices) or _fine(record, numbers, prices)
     by = "" if numbers.failed else held(numbers)  # what failed matters more

@@ -131,7 +131,7 @@ class Explorer:
 
     @functools.cached_property
     def _base(self) -> Summary | Forecast:
-        """What forecasts are compared with: the run, or a forecast of it with all answers bought."""
+        """Return the run, or a forecast of it with all answers bought."""
         return forecast_one(self._forecaster, None, {}) if self._served else self._run
 
     def _setting(self, choice: Choice) -> Setting | None:

@@ -223,7 +223,7 @@ def _said(name: str, word: str, before: list[str]) -> str:
 
 
 def _said_elsewhere(frame: pd.DataFrame) -> set[str]:
-    """Return redundant columns: a model equal to the requested one, a score written in words."""
+    """Return redundant columns, such as a model equal to the requested one."""
     found: set[str] = set()
     if {"model", "model_used"} <= {*frame} and frame["model_used"].equals(frame["model"]):
         found.add("model_used")
@@ -383,7 +383,7 @@ def _written(number: float, digits: int | None) -> str:
 
 
 def _decimals(name: str, numbers: list[float], kind: str) -> int | None:
-    """Return one decimal for seconds, four or six for dollars; `None` (three digits) for mixed kinds."""
+    """Return one decimal for seconds, four or six for dollars; `None` for mixed kinds."""
     if kind != "f" or not numbers:
         return 0
     largest, least = max(map(abs, numbers)), min((abs(one) for one in numbers if one), default=1.0)

@@ -1,9 +1,8 @@
 """A run as one HTML file: pictures, numbers, prompts and answers, what-ifs, and the recording itself.
 
 Texts by people and models are escaped or safe Markdown, and the page's policy forbids all other scripts and requests.
-
-A page that answers what-ifs contains the run and the forecasting modules, so later releases do not change its answers;
-texts are replaced by their lengths, so nothing removed from the page is in them. Python itself is loaded on demand.
+A page that answers what-ifs contains the run, texts replaced by their lengths, and the forecasting modules, so later
+releases do not change its answers.
 """
 
 from __future__ import annotations
@@ -145,7 +144,7 @@ def run_page(
     asking: Asking | None = None,
     prices: Prices | None = None,
 ) -> str:
-    """Write a redacted run, without script unless `asking`; `texts` adds prompts and answers."""
+    """Write a redacted run, without script unless `asking`."""
     title = escape(heading_of(record))
     began = f"{record.began_at:%Y-%m-%d}"
     about = began + (" · simulated responses" if record.simulated else "")
@@ -272,7 +271,7 @@ OF_TEXT: Final = {"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "l
 
 
 def pack_run(record: RunRecord, prices: Prices | None = None) -> str:
-    """Return base64 text; texts of the run are replaced by their lengths."""
+    """Return base64 text; texts are replaced by their lengths."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "run.cassette.jsonl"
         write_cassette(record, file, redact=only_length)

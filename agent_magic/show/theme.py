@@ -117,7 +117,7 @@ def inks_of(theme: Theme) -> dict[str, str]:
 
 
 def dark_style(body: str) -> str:
-    """Return the `<style>` that makes a light picture (class `am-auto`) dark on dark pages, but not in print."""
+    """Return the `<style>` that makes a light picture (class `am-auto`) dark on dark pages."""
     # An SVG shown as a file, as in JupyterLab and on GitHub, follows the browser's `prefers-color-scheme`. An SVG
     # inside a page follows the theme attributes of that page.
     rules = "".join(
@@ -159,10 +159,7 @@ def built(name: str) -> str:
 
 
 def attributes_for_classes(markup: str, theme: Theme) -> str:
-    """Replace classes by the attributes from `figure.css`; other attributes win.
-
-    It supports the selectors there: tags, classes, `:not(.x)`, descendants and children.
-    """
+    """Replace classes by the attributes from `figure.css`; other attributes win."""
     inks = inks_of(theme)
     above: list[tuple[_Element, dict[str, str]]] = []
 

@@ -107,7 +107,7 @@ def _may_lead(url: str) -> bool:
 
 
 def _picture(_: object, tokens: Sequence[Any], place: int, *__: object) -> str:
-    """Write the description: loading the picture would tell its server that the answer was read."""
+    """Write the description: loading the picture would tell its server of the reader."""
     return f"<em>[picture: {escape(str(tokens[place].content) or 'without a description')}]</em>"
 
 

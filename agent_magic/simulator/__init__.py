@@ -1,8 +1,7 @@
 """A mock server of the Messages API on 127.0.0.1, for offline use, tests and benchmarks. It imports no other room.
 
-`start` runs it as a child process, `python -m agent_magic.simulator` by hand. A request passes `program` (HTTP),
-`request` (parsing and validation), `service` (limits, prompt cache), `answer` (blocks and citations) and `response`
-(bytes and their times, faults).
+A request passes `program` (HTTP), `request` (parsing and validation), `service` (limits, prompt cache), `answer`
+(blocks and citations) and `response` (bytes and their times, faults).
 """
 
 from agent_magic.simulator.child import Simulator, SimulatorError, start

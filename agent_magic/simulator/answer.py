@@ -97,7 +97,7 @@ def thinking_block(text: str, signature: str, length: int, rng: Random, *, shown
 
 
 def call_block(kind: str, number: str, name: str, given: Json, rng: Random, *, eager: bool = False) -> Block:
-    """Return a block of a call; `eager` streams arguments as they are written, else each when complete."""
+    """Return a block of a call; `eager` streams arguments as they are written."""
     text = json.dumps(given)
     pieces = tuple(pieces_of(text, rng)) if eager else _by_argument(given)
     return Block(kind, text, pieces, {"id": number, "name": name}, tokens=count_tokens(text))
@@ -318,7 +318,7 @@ class _Composer:
         return f"{prefix}_{self._serial}_{self._numbers - 1}"
 
     def _cut(self, reason: str, sequence: str | None, blocks: list[Block]) -> tuple[str, str | None, list[Block]]:
-        """Cut the blocks at `max_tokens`; a directive cuts the last call inside its arguments."""
+        """Cut the blocks at `max_tokens`, or by a directive inside the last call."""
         most, wanted = self._request.max_tokens, self._overrides.stop_reason
         if wanted == "max_tokens" and blocks and blocks[-1].kind == "tool_use":
             length = sum(block.tokens for block in blocks)

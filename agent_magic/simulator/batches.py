@@ -80,7 +80,7 @@ class Batches:
         self._made = 0
 
     def create(self, body: bytes, now_s: float) -> tuple[Json, float | None]:
-        """Create a batch; invalid request parameters appear as results."""
+        """Create a batch; invalid parameters appear as results."""
         try:
             given = as_list((as_object(json.loads(body)) or {}).get("requests"))
         except ValueError:
@@ -103,7 +103,7 @@ class Batches:
         return self._described(batch, now_s), self._pace.poll
 
     def look(self, id_: str, now_s: float) -> tuple[Json, float | None]:
-        """Return a batch and the seconds until the next poll, `None` once it has ended."""
+        """Return a batch and the seconds until the next poll, if it has not ended."""
         batch = self._find(id_, now_s)
         return self._described(batch, now_s), None if now_s >= batch.ends_s else self._pace.poll
 

@@ -1,8 +1,8 @@
 """Prompt caching: tokens of a prompt read from the cache, written to it, or uncached.
 
-An entry ends at a block marked with `cache_control`. It is usable once the response to the request that wrote it has
-begun, and lives from that request or its last read. Prefixes below the model's minimum are silently not cached. A mark
-looks back over 20 blocks for an entry. Source: the vendor's page on prompt caching.
+An entry is usable once the response to the request that wrote it has begun, and lives from that request or its last
+read. Prefixes below the model's minimum are silently not cached. A mark looks back over 20 blocks for an entry. Source:
+the vendor's page on prompt caching.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class PromptCache:
         return Lookup(usage, prefixes[-1][2], tuple(writes))
 
     def begin(self, lookup: Lookup, now_s: float) -> None:
-        """Make the entries of a request usable when its response begins."""
+        """Make a request's entries usable when its response begins."""
         for digest, expires_at_s in lookup.writes:
             self._renew(digest, expires_at_s)
         if len(self._expires_at_s) > SWEEP_ABOVE:

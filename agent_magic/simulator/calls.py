@@ -1,8 +1,7 @@
 """Tool calls and their arguments, if no directive sets them.
 
 A tool matches a prompt that has words of its name or description; a lookup tool also matches a prompt that asks for
-something. SQL uses the tables that the text names, or else the catalogue. Web pages, files and outputs of server tools
-are invented; the addresses use reserved names.
+something. Web pages, files and outputs of server tools are invented; the addresses use reserved names.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ def wanted_calls(request: Request, subject: Subject, rng: Random) -> list[Wanted
 
 
 def _ranked(request: Request) -> list[Json]:
-    """Return the matching tools, best first, without those that match less than half as well."""
+    """Return the matching tools, best first, without far worse ones."""
     words = _stems(request.prompt) - STOP_WORDS
     asks = bool(_ASKS.search(request.prompt))
     scores = [(_score(tool, words, asks=asks), -place, tool) for place, tool in enumerate(request.tools.offered)]
@@ -130,7 +129,7 @@ def _chosen(request: Request, ranked: list[Json], rng: Random) -> list[Json]:
 
 
 def _to_be_called_again(request: Request) -> list[Json]:
-    """Return the tools with a last call that other arguments may fix, or that only listed the tables."""
+    """Return the tools whose last call other arguments may fix, or only listed the tables."""
     names = [each.name for each in request.results if each.is_error or tables_told(each.text)]
     return [tool for name in names if (tool := request.tools.find(name)) and not _CHANGES.search(name)]
 

@@ -1,7 +1,7 @@
-"""A self-hosted server: a few slots, a speed shared by all slots, and a queue.
+"""A self-hosted server: a few slots, a speed shared by all slots, and a queue, first come, first served.
 
-Slots are first come, first served. Each of `n` writing requests gets `min(cap, shared_rate / n)` tokens a second
-(processor sharing). `Station` keeps one clock for all, in tokens that each of them has received.
+Each of `n` writing requests gets `min(cap, shared_rate / n)` tokens a second (processor sharing). `Station` keeps one
+clock for all, in tokens that each of them has received.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from heapq import heappop, heappush
 class Capacity:
     """The capacity of a server, in tokens per second; by default requests do not slow each other.
 
-    `prompt_rate` are input tokens read by an otherwise idle server, in the shared time; without it a prompt is read
-    within the time to the first token, at any load.
+    `prompt_rate` are input tokens read by an otherwise idle server; without it a prompt is read within the time to the
+    first token, at any load.
     """
 
     slots: float = math.inf
@@ -37,7 +37,6 @@ class Capacity:
         return self.pace(1) < math.inf
 
     def pace(self, writing: int) -> float:
-        """Return the tokens per second of each of `writing` requests."""
         return min(self.cap, self.shared_rate / max(1, writing))
 
     def read(self, input_tokens: int) -> float:

@@ -116,7 +116,7 @@ def _tool(tool: Json) -> Json:
 
 
 def _messages(given: list[Any]) -> tuple[str, list[Json]]:
-    """Return messages; results of tools and the texts that follow are one message."""
+    """Return messages; results of tools and the texts after them are one."""
     system: list[str] = []
     found: list[Json] = []
     for place, each in enumerate(given):

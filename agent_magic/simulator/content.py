@@ -99,7 +99,7 @@ def pdf_pages(data: bytes) -> int:
 
 
 def pdf_text(data: bytes) -> list[str]:
-    """Return the texts of a PDF, one per stream; text in a font's own encoding is not found."""
+    """Return the texts of a PDF, one per stream, except those in a font's own encoding."""
     found: list[str] = []
     for stream in _STREAM.findall(data):
         try:

@@ -209,7 +209,7 @@ def _rule(match: str, given: Mapping[str, object]) -> Rule:
 
 
 def read_script(path: str) -> tuple[Rule, ...]:
-    """Read a script of one JSON object per line; empty lines and comments (`#`) are skipped."""
+    """Read a script of one JSON object per line; `#` begins a comment."""
     rules: list[Rule] = []
     for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

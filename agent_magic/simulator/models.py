@@ -137,7 +137,7 @@ class Latency:
     spread: float | None = None
 
     def draw(self, family: str, rng: Random, *, ttft_s: float | None = None, pace: float | None = None) -> Timing:
-        """Draw a duration: always two numbers of the generator, so that later draws stay the same; exact values win."""
+        """Draw a duration, always by two numbers of the generator; exact values win."""
         usual = FAMILIES[family]
         usual_ttft_s = usual.ttft_s if self.ttft_s is None else self.ttft_s
         usual_pace = usual.pace if self.pace is None else self.pace

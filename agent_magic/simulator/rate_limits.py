@@ -1,9 +1,9 @@
 """Rate limits by pool of models: token buckets, admission, headers.
 
-A pool has three buckets: requests, uncached input tokens, output tokens. Output is taken as it is produced;
-`max_tokens` is not reserved, so a request is admitted while any output is left. A rejected request takes nothing.
-Default limits are those of the published Start tier, with buckets of one minute; an explicit limit has a bucket of one
-second, at least one request. Source: the vendor's page on rate limits.
+A pool has three buckets: requests, uncached input tokens, output tokens. `max_tokens` is not reserved: a request is
+admitted while any output is left. A rejected request takes nothing. Default limits are those of the published Start
+tier, with buckets of one minute; an explicit limit has a bucket of one second. Source: the vendor's page on rate
+limits.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ PREFIX = "anthropic-ratelimit"
 class Bucket:
     """A token bucket: it holds up to `capacity`, refills at `per_minute / 60` per second, and may go into debt.
 
-    An amount above the capacity passes when the bucket is full, and the rest is owed: a large request is slow, never
-    impossible.
+    An amount above the capacity passes when the bucket is full, and the rest is owed.
     """
 
     __slots__ = ("_at_s", "_level", "capacity", "per_minute")
@@ -127,7 +126,7 @@ class Pool:
         return None
 
     def headers(self, now_s: float, now: datetime) -> dict[str, str]:
-        """Return headers; `now_s` is for the buckets, `now` the same moment as a date for `reset`."""
+        """Return headers; `now` is the moment of `now_s` as a date, for `reset`."""
         rows = {
             "requests": (self.requests,),
             "tokens": (self.input_tokens, self.output_tokens),

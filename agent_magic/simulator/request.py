@@ -1,8 +1,7 @@
 """Parsing and validation of a request and its conversation. The first error is returned, worded as by the API.
 
-The prompt is a list of segments in cache order (tools, system, messages), each with its tokens. Each tool call is
-answered once, immediately. Source: the vendor's pages on handling tool calls, parallel tool use, server tools and
-citations.
+The prompt is a list of segments in cache order (tools, system, messages), each with its tokens. Source: the vendor's
+pages on handling tool calls, parallel tool use, server tools and citations.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Segment:
     """One block of the prompt; `tokens` include its share of the overhead.
 
     Its `label` is part of the identity of a prefix. `settings` holds what empties the cache of the messages when
-    changed: tool choice, thinking, effort, presence of pictures. `ttl_s` is the life of the cache entry that ends here.
+    changed: tool choice, thinking, effort, presence of pictures.
     """
 
     label: str
@@ -92,7 +91,7 @@ class Request:
         resumed: True if the last message is an assistant message to continue.
         called: Names of the tools called since the prompt.
         open_calls: Server tool calls without a result.
-        citable: Documents and search results to cite; empty if citations are off.
+        citable: Documents and search results to cite.
     """
 
     model: Model
@@ -385,7 +384,7 @@ def _canonical(block: Json) -> str:
 
 
 def canonical(block: Json) -> str:
-    """Return a block for comparison: clients may change key order and leave fields out."""
+    """Return a block for comparison: clients may change key order."""
     return _encode_sorted({key: value for key, value in block.items() if key != "cache_control" and value is not None})
 
 
@@ -532,7 +531,7 @@ class _Calls:
     known: set[str] = field(default_factory=set[str])
 
     def check(self, messages: list[Json]) -> None:
-        """Check that calls have results, those of the last message too, except a paused server tool."""
+        """Check that calls have results, those of the last message too."""
         for place, message in enumerate(messages):
             blocks = blocks_of(message["content"])
             if message["role"] == "assistant" and not (place and messages[place - 1]["role"] == "assistant"):

@@ -1,7 +1,7 @@
 """A response as a value: the bytes of a message or a stream, the time of each part, its ending, and its faults.
 
-A stream breaks after half of its deltas, unless the fault is at its beginning. A plain body has the nearest equivalent:
-for `error_event` a 529, for `clean_end` a message without `stop_reason`.
+A plain body has the nearest equivalent of a stream's fault: for `error_event` a 529, for `clean_end` a message without
+`stop_reason`.
 """
 
 from __future__ import annotations

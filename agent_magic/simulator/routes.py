@@ -156,7 +156,7 @@ class Sending:
             self._cache.begin(self._exchange.lookup, now_s)
 
     async def parts(self) -> AsyncGenerator[tuple[bytes, bool]]:
-        """Yield parts when due, each with whether it is the last, which is sent with the ending."""
+        """Yield parts when due, each with whether it is the last."""
         # Frames due together are one part. A stream is written at most every 30 ms, less often when many are
         # open: 1,000 streams are 5,000 writes a second, not 50,000.
         frames, place = self._exchange.response.frames, 0

@@ -34,7 +34,7 @@ class Entry:
         route: The path, without the token.
         overlap: Requests in flight on arrival, including itself.
         prompt: The first 80 characters of the last user message.
-        aborted_s: When the client disconnected before the end.
+        aborted_s: When the client disconnected early.
     """
 
     number: int

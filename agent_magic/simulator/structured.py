@@ -139,7 +139,7 @@ def _value_schema(key: str, hint: str) -> Json:
 
 
 def fill(schema: Json, subject: Subject, rng: Random, slips: float = SLIPS, system: str = "") -> str:
-    """Fill a schema with texts from the prompt."""
+    """Fill a schema with texts that suit the prompt."""
     if is_plan(schema):
         return json.dumps(write_plan(schema, subject, system, rng), ensure_ascii=False)
     if numbered := _NUMBERED.findall(subject.prompt) if _is_by_item(schema) else ():
@@ -196,7 +196,7 @@ class _Filler:
         return self._scalar(schema, kind, name.lower())
 
     def _chosen(self, choices: list[JsonValue]) -> JsonValue:
-        """Choose the option that the prompt mentions most, or that fits the tone of its words."""
+        """Choose the option that the prompt mentions most, or that fits its tone."""
         text, words = self._subject.instruction, [str(one).lower() for one in choices]
         said = [len(re.findall(rf"\b{re.escape(word.replace('_', ' '))}", text, re.IGNORECASE)) for word in words]
         found = [place for place, count in enumerate(said) if count == max(said)]
@@ -217,7 +217,7 @@ class _Filler:
         return choices[self._rng.choice(found)]
 
     def _resolved(self, schema: Json, *, ends: bool) -> Json:
-        """Resolve references, and take one of the alternatives; `null` at the end of the document."""
+        """Resolve references, and take one of the alternatives."""
         for _ in range(MAX_DEPTH):
             alternatives = as_list(schema.get("anyOf")) or as_list(schema.get("oneOf")) or as_list(schema.get("allOf"))
             if isinstance(schema.get("$ref"), str):
@@ -299,7 +299,7 @@ _MOST = re.compile(r"\bat most (\d+) agents\b", re.IGNORECASE)
 _ITEM = r"[\w'./+#-]+(?: [\w'./+#-]+){0,3}"
 _LISTED = re.compile(rf"((?:{_ITEM}, )+(?:and |or )?{_ITEM})")
 _REST = re.compile(r" (?:for|in|to|by|with|from)\b.*")
-"""The text after the last part of a list, as in `Rust and Go for a server`."""
+"""The text after a list's last part, as in `Rust and Go for a server`."""
 _PAIR = re.compile(r"\b([A-Z][\w+#]*) (?:and|or|versus|vs\.?|with) ([A-Z][\w+#]*)")
 _ENDINGS = (
     (
@@ -327,7 +327,7 @@ def is_plan(schema: Json) -> bool:
 
 
 def write_plan(schema: Json, subject: Subject, system: str, rng: Random) -> Json:
-    """Write a plan: concurrent agents for the parts of the goal, their join, and a critic if there is room."""
+    """Write a plan: agents for the parts of the goal, their join, and a critic."""
     said = _GOAL.match(subject.instruction)
     goal = " ".join(said[1].split() if said else ()) or subject.topic
     told = _MOST.search(system)

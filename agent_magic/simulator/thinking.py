@@ -1,9 +1,8 @@
 """Thinking blocks: the parameter, and signatures that are checked when blocks come back.
 
-A signature holds the length of the thinking and four digests: of the block, its model, everything before it, and the
-previous thinking block. Every model refuses an edited block. Models with preserved thinking refuse a block if anything
-before it has changed, or after a gap. A block of another model is dropped silently. Source: the vendor's pages on
-thinking and on preserved thinking.
+Every model refuses an edited block. Models with preserved thinking refuse a block if anything before it has changed, or
+after a gap. A block of another model is dropped silently. Source: the vendor's pages on thinking and on preserved
+thinking.
 """
 
 from __future__ import annotations

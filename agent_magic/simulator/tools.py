@@ -191,7 +191,6 @@ def check_schemas(found: Iterable[tuple[str, Json]]) -> None:
 
 
 def definitions_of(schema: Json) -> dict[str, Json]:
-    """Return the definitions that references can name."""
     return {
         f"#/{home}/{name}": as_object(inner) or {}
         for home in ("$defs", "definitions")

@@ -67,11 +67,7 @@ class Subject:
 
 
 def subject_of(prompt: str, system: str) -> Subject:
-    """The topic is a line `Topic: ...`, else what follows `for`, `about` or the like, else the first key phrase.
-
-    Text in tags, or after the first paragraph of a long prompt, is another agent's answer: its topic and bold phrases
-    count.
-    """
+    """Return the topic: a line `Topic: ...`, else what follows `for` or `about`, else the first key phrase."""
     instruction = _BLOCK.sub("\n", prompt).strip()
     blocks = {name.replace("_", " ").replace("-", " "): text[:LOOK_AT] for name, text in _BLOCK.findall(prompt)}
     told, rest = instruction, ""

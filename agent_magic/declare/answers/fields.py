@@ -42,14 +42,14 @@ def taken_paths(step: Step) -> Iterator[Path]:
 
 
 def _compared(step: Step) -> Iterator[tuple[str, Path]]:
-    """Yield the paths that a step's conditions compare with a number, each after its condition's text."""
+    """Yield the paths that a step's conditions compare with a number, after the condition's text."""
     for text, option in ((step.when, "when"), (step.until, "until")):
         if text is not None:
             yield from ((f"--{option} {text!r}", path) for path in condition_of(text, step.name, option).numbers)
 
 
 def check_fields(step: Step, type_of: Callable[[str], Taken | None]) -> None:
-    """Raise for the first field a step uses that an answer's type does not have, or a text compared with a number."""
+    """Raise for the first field a step uses that an answer's type does not have."""
     for written, (name, *path) in _compared(step):
         found = type_of(str(name))
         if found is not None and not found.several and _is_text(found.returns, path):
@@ -87,7 +87,6 @@ _NO_LISTS = frozenset({"string", "integer", "number", "boolean", "null"})
 
 
 def _is_text(returns: Returns, path: Sequence[str | int]) -> bool:
-    """Return whether a path leads to a text, and to nothing else."""
     if not all(isinstance(one, str) for one in path):
         return False
     places = [one for place in reached(schema_of(returns.schema), [*map(str, path)]) for one in alternatives_of(place)]

@@ -1,17 +1,17 @@
 """Lenient reading of answers as JSON texts: the only lenient place, before a class reads an answer.
 
-An answer is first read unchanged. Only if it does not fit, `readings` tries these deliberate exceptions:
+Only if the unchanged answer does not fit, `readings` tries these deliberate exceptions:
 
 * a byte order mark and blanks around the JSON are dropped;
-* JSON in a fence, or with words before or after it, is extracted; a list only from separate lines, and a number, text,
-  `true`, `false` or `null` only if it fills a fence and there is no object or list. JSON that breaks off is not
-  searched for parts, and if several different texts fit, none is used;
+* JSON in a fence, or with words before or after it, is extracted; a list only from separate lines, and a scalar only if
+  it fills a fence and there is no object or list. JSON that breaks off is not searched for parts, and if several
+  different texts fit, none is used;
 * the value itself is accepted for the object it is sent in, such as `[1, 2]` for `{"value": [1, 2]}`;
 * a word of a choice may have another case, and blanks around it;
 * `null` in an optional field that cannot be `null` counts as left out.
 
-Numbers keep their digits: pydantic reads a number with a fraction as a float, so a number for a `Decimal` is passed as
-text. In `Decimal | str` or `Decimal | float` it stays a number, since a text means something else there.
+A number for a `Decimal` is passed as text, since pydantic reads a number with a fraction as a float. In `Decimal | str`
+or `Decimal | float` it stays a number, since a text means something else there.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _DECODER: Final = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_c
 
 
 def readings(schema: Schema, text: str, decimals: str = "") -> Iterator[tuple[int, str]]:
-    """Yield the possible JSON texts of an answer, each with the number of its document, -1 for the whole text."""
+    """Yield the possible JSON texts of an answer, each with the number of its document, -1 for all."""
     text = text.strip("\ufeff \t\r\n")
     if not text:
         raise InvalidAnswer("it is empty")
@@ -197,7 +197,7 @@ def _same_word(choices: list[Any], data: Any) -> Any:
 
 
 def schemas_of(write: Callable[..., Any]) -> tuple[Schema, str]:
-    """Return the schema of a type, and as text its version with decimals marked, empty without any."""
+    """Return the schema of a type, and as text its version with decimals marked."""
     schema = cast("Schema", write(schema_generator=_marking()))
     text = json.dumps(schema, default=str)
     if f'"{DECIMAL}"' not in text:
@@ -255,7 +255,7 @@ def _marking() -> Any:
 
 
 def with_digits(schema: Schema, data: Any, root: Schema) -> Any:
-    """Return data in which the numbers that are read as a `Decimal` are texts; `root` holds the definitions."""
+    """Return data in which the numbers that are read as a `Decimal` are texts."""
     schema = _resolved(schema, root)
     if isinstance(data, Number):
         if data.lstrip("-").isdecimal():  # pydantic keeps the digits of integers

@@ -118,7 +118,7 @@ def plain(value: object, number: Callable[[Decimals], float] = float) -> Any:
 
 
 def first_fit(schema: Schema, text: str, check: Callable[[str], Any], decimals: str = "") -> Any:
-    """Return the value of an answer, read as leniently as `readings` is; `check` returns the value of a JSON text."""
+    """Return the value of an answer, read leniently; `check` returns the value of a JSON text."""
     fits: dict[int, tuple[str, Any]] = {}
     failure = InvalidAnswer("it does not fit")
     for number, one in readings(schema, text, decimals):
@@ -145,7 +145,7 @@ def read(schema: str, text: str) -> Any:
 
 
 def as_written(schema: str, text: str) -> Any:
-    """Return the value of an answer accepted by its class: by the schema, or unchanged if the schema does not fit."""
+    """Return the value of an accepted answer: by the schema, or unchanged if that does not fit."""
     try:
         return read(schema, text)
     except InvalidAnswer:
@@ -158,7 +158,6 @@ def as_written(schema: str, text: str) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def by_schema(schema: str) -> Callable[[str], Any]:
-    """Return what reads JSON texts by a schema that was sent."""
     from pydantic_core import SchemaError, SchemaValidator, ValidationError
 
     try:
@@ -259,7 +258,7 @@ def _of_any_form(data: Any) -> Any:
 
 
 def wrong_fields(error: BaseException, *, got: bool = False) -> str:
-    """Return the fields refused by pydantic, with reasons: `a: Field required; b.x: ...`. Empty for another error."""
+    """Return the fields refused by pydantic, with reasons: `a: Field required; b.x: ...`."""
     wrong: Any = getattr(error, "errors", None)
     if type(error).__name__ != "ValidationError" or not callable(wrong):
         return ""
@@ -287,7 +286,7 @@ class Rows(Items):
 
 @functools.lru_cache(maxsize=64)  # each item of a request looks for its answer in the same text
 def numbered(text: str) -> Sequence[Sequence[tuple[int | None, str]]]:
-    """Return the answers for several items that a text holds: per reply the number of each, if valid, and its JSON."""
+    """Return the answers for several items: per reply the number of each, if valid, and its JSON."""
     found: list[list[tuple[int | None, str]]] = []
     replies, wrong = documents(text.strip("\ufeff \t\r\n"), _ROWS)
     if not replies:

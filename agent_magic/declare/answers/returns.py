@@ -63,7 +63,7 @@ class Returns:
         written: The type as in a `%%agent` line, to look it up again; empty if given as a value.
         adapter: Makes a value of the type; `None` if only its schema is known, as in a record.
         each: For answers for several items, the type of one.
-        decimals: The schema with decimals marked, as text; empty without any.
+        decimals: The schema with decimals marked; empty without any.
         in_words: Why it is requested in words; empty if its schema is sent.
     """
 
@@ -116,7 +116,6 @@ class Returns:
         return brief(schema_of(self.schema))
 
     def placeholder(self, text: str) -> Fields | Any:
-        """Return a value with this text in it, for prompts rendered before the answer exists."""
         return placeholder(unwrapped(schema_of(self.schema)), text)
 
     def value(self, text: str) -> Any:
@@ -131,7 +130,6 @@ class Returns:
         return first_fit(unwrapped(schema_of(self.schema)), text, check, self.decimals)
 
     def as_written(self, text: str, *, is_row: bool = False) -> Any:
-        """Return the value of an answer or row that the class has accepted: by the schema; see `as_written`."""
         return as_written(json.dumps(unwrapped(schema_of(self.schema))) if is_row else self.schema, text)
 
     def _checked(self, text: str) -> Any:
@@ -200,11 +198,7 @@ def _invalid(error: BaseException) -> InvalidAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A user's check of an answer: it returns `None`, or the error as text.
-
-    Attributes:
-        written: Its name in a `%%agent` line, to look it up again; empty if given as a value.
-    """
+    """A user's check of an answer: it returns `None`, or the error as text."""
 
     name: str
     call: Callable[[Any], object]

@@ -1,13 +1,11 @@
 """The schema of a typed answer, within the limits of the API's grammars.
 
-A type becomes a JSON schema once, when it is declared (`sent_as`). From then on the schema is the type: it is sent,
-kept with the request in ledger and cassette, and answers are read by it, so a record needs no class.
+A type becomes a JSON schema once, when it is declared (`sent_as`). From then on the schema is the type: answers are
+read by it, so a record needs no class.
 
 Types that no grammar can hold, such as a dict or a class that contains itself, are described in words: the schema has
-its JSON schema beside it, for the prompt (`IN_WORDS`), and `{}` for each place that may be anything.
-
-An answer that is no object, such as `int` or `list[Label]`, is sent as the only field of an object titled `value`. A
-user's class with that title is sent with a capital letter.
+its JSON schema beside it, for the prompt (`IN_WORDS`), and `{}` for each place that may be anything. An answer that is
+no object is sent as the only field of an object titled `value`; a user's class with that title gets a capital letter.
 
 Source: the vendor's page on structured outputs: supported schemas, and the number of optional and union properties.
 """
@@ -76,7 +74,7 @@ def sent_as(schema: Schema, name: str) -> tuple[Schema, str]:
 
 
 def narrow(schema: Schema, name: str) -> Schema:
-    """Return a schema within the API's limits; the `DeclarationError` names the field and its replacement."""
+    """Return a schema within the API's limits; the error names the field and its replacement."""
     narrowing = _Narrowing(cast("dict[str, Schema]", schema.get("$defs") or {}))
     try:
         found = narrowing.one(schema, name, ())
@@ -240,7 +238,7 @@ def is_wrapper(schema: Schema) -> bool:
 
 
 def by_item(schema: Schema) -> Schema:
-    """Return the schema of the answers for several items, by the schema of one: each is beside the item's number."""
+    """Return the schema of the answers for several items: each is beside the item's number."""
 
     def rows(answer: Schema) -> Schema:
         one = _object({"item": {"type": "integer"}, "answer": answer}, ["item", "answer"])
@@ -255,13 +253,13 @@ def by_item(schema: Schema) -> Schema:
 
 
 def words_of(schema: Schema) -> Schema | None:
-    """Return the JSON schema that is told in the prompt; `None` if the schema itself is sent."""
+    """Return the JSON schema that is told in the prompt."""
     found: Any = schema.get(IN_WORDS)
     return cast("Schema", found) if isinstance(found, dict) else None
 
 
 def of_item(schema: Schema) -> Schema | None:
-    """Return the schema of one answer, of a schema for several items; `None` of any other."""
+    """Return the schema of one answer, of a schema for several items."""
     if schema.get("title") != BY_ITEM or list(fields_of(schema)) != ["answers"]:
         return None
     row = fields_of(items_of(fields_of(schema)["answers"]))
@@ -275,7 +273,6 @@ def fields_of(schema: Schema) -> dict[str, Schema]:
 
 
 def alternatives_of(schema: Schema) -> list[Schema]:
-    """Return the alternative schemas of a place: those of a union, else itself."""
     given: Any = schema.get("anyOf")
     if not isinstance(given, list):
         return [schema]
@@ -284,7 +281,7 @@ def alternatives_of(schema: Schema) -> list[Schema]:
 
 @functools.lru_cache(maxsize=256)
 def told_by(text: str) -> str:
-    """Return the JSON schema in a prompt, as text; empty if the schema itself is sent."""
+    """Return the JSON schema in a prompt, as text."""
     words = words_of(schema_of(text)) if IN_WORDS in text else None
     return "" if words is None else json.dumps(words, ensure_ascii=False)
 
@@ -295,7 +292,6 @@ def values_of(schema: Schema) -> Schema:
 
 
 def choices_of(schema: Schema) -> list[Any] | None:
-    """Return the values of a choice; `None` if it is none."""
     given: Any = schema.get("enum")
     return cast("list[Any]", given) if isinstance(given, list) else None
 
@@ -361,7 +357,7 @@ _HELD: Final = {"string": str, "integer": int, "number": float, "boolean": bool,
 
 
 def lacking(schema: Schema, path: Sequence[str | int]) -> Lack | None:
-    """Find the first missing part of a path of fields and numbers of items; `None` if it exists or this is unknown."""
+    """Find the first missing part of a path; `None` if it exists or this is unknown."""
     # A text has methods.
     places, gone = [unwrapped(schema)], ""
     for step in path:

@@ -1,7 +1,7 @@
 """Values in prompts, items, tasks, tool results, JSON and keys: the only module that reads them.
 
 A value is judged by what it can do, not by its module. It is used whole or refused: nothing is cut or consumed by being
-read, and two different values never become one. A refusal names the value, its type, and what to write instead.
+read, and two different values never become one.
 
 | question | function | table | array | iterator |
 | --- | --- | --- | --- | --- |

@@ -23,7 +23,7 @@ MOST_FOLLOWED: Final = 1_000_000
 
 
 def record_fields(value: Any) -> Mapping[str, Any] | None:
-    """Return the fields of a dataclass, attrs, msgspec or pydantic object or a namespace, if it is one."""
+    """Return the fields of a dataclass, attrs, msgspec or pydantic object or a namespace."""
     kind = cast("type[Any]", type(value))
     if kind.__module__ == "builtins":
         return None
@@ -51,7 +51,7 @@ def is_keyed(value: object) -> bool:
 
 
 def items_of(value: object) -> list[Any] | None:
-    """Return the items of a collection; `None` if it is none, or if they are not all it holds."""
+    """Return the items of a collection; `None` if they are not all it holds."""
     if not isinstance(value, Collection) or is_keyed(cast("object", value)):
         return None
     given = cast("Collection[Any]", value)
@@ -62,7 +62,6 @@ def items_of(value: object) -> list[Any] | None:
 
 
 def pairs_of(value: Any) -> list[tuple[Any, Any]]:
-    """Return the items of a mapping (`is_mapping`)."""
     if isinstance(value, Mapping):
         return list(cast("Mapping[Any, Any]", value).items())
     return [(name, value[name]) for name in value.keys()]  # noqa: SIM118 - what sqlite's rows give are their values
@@ -166,7 +165,7 @@ def _is_for_writing(value: Any) -> bool:
 
 
 def single_use_in(value: object) -> object | None:
-    """Return the part of a value that can be read only once: itself, something inside it, or `None`."""
+    """Return the part of a value that can be read only once."""
     if type(value) in PLAIN:
         return None
     return next((one for one in everything_in(value) if is_single_use(one)), None)

@@ -43,8 +43,7 @@ class Items(NamedTuple):
     """The items of a value.
 
     Attributes:
-        levels: Names of the levels of a table's index, if it has several; a key is then a tuple.
-        dtypes: Dtypes of the index, if pandas would infer others from the keys.
+        levels, dtypes: Of a table's index; see `agent_magic.declare.each.Part`.
         labels: Number of distinct labels of a table's rows.
     """
 
@@ -55,7 +54,6 @@ class Items(NamedTuple):
 
 
 def read_items(value: object, name: str, agent: str, *, may_be_empty: bool = False) -> Items:
-    """Return the keys and items of a value, or raise a `DeclarationError` that names it."""
 
     def failed(error: BaseException) -> DeclarationError:
         message = f"Agent {agent!r} cannot be run for each of {name!r}: reading it raised {plain_reason(error)}."
@@ -104,7 +102,7 @@ def _item_at(key: Any, item: Any, name: str, agent: str) -> Any:
 
 
 def _rows(table: Any, name: str, agent: str) -> list[dict[str, Any]]:
-    """Return the rows of a frame. A row has its cells by name, so no two columns may have one."""
+    """Return the rows of a frame, by name: no two columns may have one."""
     columns = [_column(one) for one in table.columns]
     if len(set(columns)) < len(columns):
         twice = next(column for column in columns if columns.count(column) > 1)
@@ -124,7 +122,7 @@ def items_now(value: object) -> list[Any] | None:
 
 
 def as_item(value: Any) -> Any:
-    """Return a dict as a `Row`, anything else as it is; two keys that are one as text are a `ValueError`."""
+    """Return a dict as a `Row`; two keys that are one as text are a `ValueError`."""
     if isinstance(value, Row) or is_table(value) or not is_mapping(value):
         return value
     pairs = pairs_of(value)

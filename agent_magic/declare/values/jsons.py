@@ -55,7 +55,7 @@ def as_json(value: object, indent: int | None = None) -> str:
 
 
 def as_plain(value: object) -> Any:
-    """Return a value as plain JSON data, or raise `TypeError` or `ValueError` with what to write instead."""
+    """Return a value as plain JSON data, or raise with what to write instead."""
     return _plain(value, ())
 
 
@@ -225,7 +225,7 @@ def column_text(name: Any) -> str:
 
 
 def _table(table: Any, inner: tuple[int, ...]) -> Any:
-    """Return the rows of a frame, each an object; of a series its values by their labels, or rows of both."""
+    """Return the rows of a frame as objects; of a series its values by their labels."""
     if table.ndim == 1:
         cells = _cells(table, inner)
         if table.index.is_unique and table.index.nlevels == 1:

@@ -45,7 +45,6 @@ MOST_CHARS: Final = 10_000_000
 MOST_ITEMS: Final = 100_000
 """Maximum cells or items of a value with a fingerprint: this many take about 20 ms."""
 DIGITS: Final = 16
-"""Digits of a fingerprint."""
 SCALARS: Final = (bool, int, str, type(None))
 _JSON: Final = json.JSONEncoder(allow_nan=False)
 _WORDS: Final = {None: "null", True: "true", False: "false"}
@@ -72,14 +71,13 @@ def packed_key(value: object) -> Any:
 
 
 def fingerprint(value: object) -> str:
-    """Return a text that identifies a value; empty if there is none, or the value is too large to read."""
+    """Return a text that identifies a value; empty if it is too large to read."""
     # Values that `pack` cannot restore are identified by class and contents. A query is not computed.
     found = _written(value, _known, MOST_ITEMS)
     return "" if found is None else digest(found)
 
 
 def digest(text: str) -> str:
-    """Return the fingerprint of a text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
 
 
@@ -92,7 +90,7 @@ def _count(value: Any) -> int:
 
 
 def _written(value: object, other: Callable[[_Packer, Any], Any], most: float = math.inf) -> str | None:
-    """Return a value as JSON; `None` if it has no form, is too long, has more items, or its own methods raise."""
+    """Return a value as JSON; `None` if it has no form, is too long, or its own methods raise."""
 
     def written() -> str:
         if text_size(value) > MOST_CHARS or (most < math.inf and _count(value) > most):

@@ -103,7 +103,7 @@ def picture_of(data: bytes, title: str) -> Attachment:
 
 
 def as_attachment(value: object, title: str) -> Attachment | None:
-    """Return a value as an attachment, read now; `None` if it is neither a picture nor a document."""
+    """Return a value as an attachment, read now; `None` for other values."""
     if type(value) is Attachment:
         return value if value.title else replace(value, title=_short(title))
     kind = _library_of(type(value))
@@ -223,7 +223,7 @@ _DRAWN = {"figure": _figure_png, "axes": _axes_png, "pil": _pil_png, "plotly": _
 
 
 def _picture_size(data: bytes) -> tuple[str, int, int] | None:
-    """Return media type, width and height from the header of a picture; `None` for other data."""
+    """Return media type, width and height from the header of a picture."""
 
     def number(start: int, end: int, order: Literal["big", "little"] = "little") -> int:
         return int.from_bytes(data[start:end], order)

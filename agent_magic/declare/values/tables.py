@@ -45,7 +45,6 @@ def _of_pandas(value: object) -> str:
 
 
 def _fields_of(value: Any) -> tuple[str, ...]:
-    """Return the names of the columns of a structured array."""
     if not _marks(value.__class__)[1] or getattr(value, "ndim", 0) != 1:
         return ()
     return getattr(getattr(value, "dtype", None), "names", None) or ()
@@ -96,7 +95,7 @@ def _shape_of(value: object) -> str:
 
 
 def read_table(value: Any) -> Any:
-    """Return a table as a whole `DataFrame` or `Series` of pandas, at most `MOST_CHARS` cells; else `None`."""
+    """Return a table as `DataFrame` or `Series` of pandas, at most `MOST_CHARS` cells."""
     if not _marks(value.__class__)[0]:
         names = _fields_of(value)
         return _frame_of(names, [value[name].tolist() for name in names]) if names else None
@@ -138,7 +137,7 @@ def _collected(query: Any) -> Any:
 
 
 def count_cells(value: Any) -> int:
-    """Return how many cells a table has that is no query, or how many items an array has; 0 if unknown."""
+    """Return how many cells or items a table, no query, or an array has; 0 if unknown."""
     shape: Any = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return math.prod(cast("tuple[int, ...]", shape))
@@ -152,7 +151,7 @@ def is_array(value: object) -> bool:
 
 
 def read_array(value: Any) -> list[Any] | None:
-    """Return all items of an array, index or tensor of any library; `None` for other values."""
+    """Return all items of an array, index or tensor of any library."""
     if not is_array(value):
         return None
     kind = cast("type[Any]", type(value))
@@ -170,7 +169,7 @@ def read_array(value: Any) -> list[Any] | None:
 
 
 def plain_scalar(value: Any) -> Any:
-    """Return one number, text or date of a library, such as `np.float64(1)`, as Python has it; others as they are."""
+    """Return one number, text or date of a library, such as `np.float64(1)`, as Python has it."""
     kind = cast("type[Any]", type(value))
     if hasattr(kind, "as_py"):  # of pyarrow
         return value.as_py()
@@ -182,7 +181,7 @@ def plain_scalar(value: Any) -> Any:
 
 
 def cells_of(value: Any) -> list[Any]:
-    """Return the cells of a frame or a series of pandas that are objects; nothing for other values."""
+    """Return the cells of a frame or a series of pandas that are objects."""
     if not _marks(value.__class__)[0] or not (kind := _of_pandas(value)):
         return []
     columns = [value] if kind == "Series" else [value.iloc[:, place] for place in range(value.shape[1])]

@@ -107,7 +107,7 @@ def value_text(name: str, value: object) -> str:
 
 
 def as_text(value: object) -> str:
-    """Return a value as a prompt shows it; `NoTextError` if it has no text, `OverflowError` if it is too long."""
+    """Return a value as a prompt shows it, or raise `NoTextError` or `OverflowError`."""
     if issubclass(type(value), str):
         return cast("str", value)
     if is_one(value):
@@ -142,7 +142,7 @@ def _text(value: Any) -> str:
 
 
 def _check_addresses(value: object, text: str) -> None:
-    """Raise `NoTextError` if a text holds the address of a part of its value, which is never the same."""
+    """Raise `NoTextError` if a text holds the address of a part of its value."""
     if "0x" not in text and "id=" not in text:
         return
     unnamed = next(filter(_is_address, everything_in(value)), None)
@@ -230,7 +230,7 @@ def _is_read(value: object) -> bool:
 
 
 def whole(value: Any) -> Any:
-    """Return a value with a `str` that omits nothing: tables and arrays at any depth have their whole text."""
+    """Return a value with a `str` that omits nothing of tables and arrays at any depth."""
     return value if type(value) in PLAIN or not any(map(_is_foreign, _shown_in(value))) else _whole(value, ())
 
 
@@ -354,7 +354,7 @@ def _note_on(name: str, value: Any) -> str:
 
 
 def check_values(names: Iterable[str], values: Mapping[str, Any], user: str) -> None:
-    """Raise for a value that can be read only once: showing a plan, or running it twice, would use it up."""
+    """Raise for a value that can be read only once: showing a plan would use it up."""
     for name in names:
         if name not in values or type(values[name]) in PLAIN:
             continue
@@ -398,7 +398,7 @@ def is_frozen(value: object) -> bool:
 
 
 def frozen(value: Any, title: str) -> Any:
-    """Return a value as it is now: a query computed, pictures read, those in lists, tuples and dicts too."""
+    """Return a value as it is now: a query computed, pictures read."""
 
     def failed(error: BaseException) -> DeclarationError:
         return DeclarationError(f"{title!r} cannot be computed: {plain_reason(error)}.")

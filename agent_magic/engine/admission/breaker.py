@@ -9,7 +9,7 @@
 ```
 
 Requests that wait longer than the patience are given up, so a dead service costs a few calls instead of three per
-agent. An address that was never reached is given up much sooner.
+agent.
 """
 
 from __future__ import annotations

@@ -36,8 +36,7 @@ class Gate:
     """Admission of one run.
 
     If the budget has no room for a request's bound, `count` queues its input for counting; then `ease` makes it
-    cheaper, or `close` the last of its conversation. With `apart`, errors count per model class: there are fallback
-    models.
+    cheaper, or `close` the last of its conversation. With `apart`, errors count per model class.
     """
 
     def __init__(  # noqa: PLR0913 - all that decide

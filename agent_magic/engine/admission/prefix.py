@@ -1,9 +1,7 @@
 """Shared prefixes: one agent writes the prompt cache, the others start when its response has begun.
 
-Only then can the entry be read; agents that start together each pay for writing it.
-
-An entry lives from the start of its request, and each read renews it. Five minutes suffice within a burst; if agents
-start further apart, one hour may pay, and for two agents often nothing does.
+Only then can the entry be read; agents that start together each pay for writing it. An entry lives from the start of
+its request, and each read renews it. If agents start more than five minutes apart, one hour may pay.
 
 Source: the vendor's page on prompt caching. In units of the context's price as plain input: a write for five minutes
 costs 1.25, for an hour 2, a read at most 0.1.

@@ -63,8 +63,8 @@ if TYPE_CHECKING:
 class Conductor:
     """Decides, for one run of one plan.
 
-    Work goes by the longest remaining path first. Tasks use slots of their own, as many as requests have. `kinds` are
-    steps whose durations correct each other's expectation.
+    Tasks use slots of their own, as many as requests have. `kinds` are steps whose durations correct each other's
+    expectation.
     """
 
     def __init__(  # noqa: PLR0913 - all that decides
@@ -172,7 +172,7 @@ class Conductor:
         return self._ended_well(agent, SUCCEEDED, now)
 
     def step_out(self, agent: int, now: float) -> list[Decision]:
-        """Record that a running agent makes calls between requests; its slot is free until `continue_turn`."""
+        """Record that a running agent makes calls between requests, without a slot."""
         self._leave(agent)
         self.state[agent] = AWAY
         return self._go_on(now)
@@ -196,7 +196,7 @@ class Conductor:
         return self._go_on(now)
 
     def _asks_no_more(self, agent: int, now: float) -> list[Decision] | None:
-        """Stop counting an agent as running, and end it if it is to be stopped; `None` if it may go on."""
+        """Stop counting an agent as running, and end it if it is to be stopped."""
         self._leave(agent)
         if agent in self.ends.stopping:
             return self.cancelled(agent, now, left=True)
@@ -294,7 +294,6 @@ class Conductor:
         return self._go_on(now)
 
     def stopped(self, agent: int, now: float) -> None:
-        """End an agent whose request was aborted on demand."""
         if self._candidates is not None and self._candidates.takes_abort(self, agent, now):
             return
         status, why = self.ends.stopping.get(agent, ("cancelled", "stopped"))
@@ -450,7 +449,7 @@ class Conductor:
             self.skip_descendants(agent, now)
 
     def _follows(self, agent: int, now: float) -> bool:
-        """Let an agent wait for an identical one, or take its outcome; return False if it must ask itself."""
+        """Let an agent wait for an identical one, or take its outcome."""
         if self._identical is None or agent in self.tasks or (leader := self._identical.leader(agent)) is None:
             return False
         if self.state[leader] != ENDED and self._queues.barrier is not None:

@@ -1,7 +1,6 @@
-"""When the request of a step with a hedge is overdue.
+"""When the request of a step with a hedge is overdue: after some seconds, or with `p95` when 95 of 100 would be over.
 
-The delay is a number of seconds, or learned: with `p95`, longer than 95 of 100 requests take. Among requests that start
-together the quick ones end first, so those under way or aborted count as censored at their duration so far.
+Among requests that start together the quick ones end first, so those under way or aborted count as censored.
 
 Source: E. L. Kaplan, P. Meier, "Nonparametric estimation from incomplete observations", Journal of the American
 Statistical Association 53 (1958): the product-limit estimate.
@@ -104,7 +103,7 @@ class Overdue:
         self._waiting[self._kinds[step], self._when[step]].append((now, step))
 
     def take_due(self, now: float, waits: Callable[[int], bool]) -> tuple[list[int], float]:
-        """Return the overdue steps, each once, and when to ask again; steps that no longer wait are dropped."""
+        """Return the overdue steps, each once, and when to ask again."""
         found, next_s = list[int](), math.inf
         for (kind, when), waiting in self._waiting.items():
             share = share_of(when)

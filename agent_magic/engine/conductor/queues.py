@@ -1,9 +1,8 @@
 """Ready agents: the queues they wait in, one per set of shared limits, their order, and the barrier between layers.
 
-The order is the longest remaining path first, or the least work first. Expected work (`agent_magic.engine.expected`) is
-corrected during the run by actual over expected work of the same kind of steps (rows of an `--each`, or agents of a
-model), of all kinds for one without any. The order is recomputed after 1, 2, 3, 4, 6, 9, 13, ... steps: late ones
-change little and a recomputation walks the whole plan. One common factor changes no order.
+Expected work (`agent_magic.engine.expected`) is corrected during the run by actual over expected work of the same kind
+of steps (rows of an `--each`, or agents of a model), of all kinds for one without any. The order is recomputed after 1,
+2, 3, 4, 6, 9, 13, ... steps: late ones change little and a recomputation walks the whole plan.
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ def to_reopen(
 ) -> tuple[list[int], dict[int, int]]:
     """Return the agents to run again, parents before children, and the new cause of each that stays skipped.
 
-    A retried agent brings its unsuccessful ancestors, and the steps skipped because of them unless another cause
-    remains. Agents skipped or stopped by name come back only by name.
+    A retried agent brings its unsuccessful ancestors, and the steps skipped because of them. Agents skipped or stopped
+    by name come back only by name.
     """
     wanted = {agent for agent in asked if agent in lost}
     if not wanted:

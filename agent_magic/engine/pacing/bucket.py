@@ -35,8 +35,8 @@ SPREAD: Final = 0.12
 class Bucket:
     """Mirrors a token bucket on the server: continuous refill, an announced limit, an unannounced capacity.
 
-    Limits are per minute, rates per second, 0 while unknown. `capacity` is the highest level ever observed; `level` is
-    negative while something is owed; `margin` is never used; `share` is what other kernels with the key leave us.
+    Limits are per minute, rates per second. `capacity` is the highest level ever observed; `level` is negative while
+    something is owed; `margin` is never used; `share` is what other kernels leave us.
     """
 
     def __init__(self, kind: Kind, given: float | None = None, burst_s: float = 1.0) -> None:
@@ -72,9 +72,8 @@ class Bucket:
     def wait_s(self, amount: float, now: float) -> float:
         """Return the seconds until an amount is available; 0 or less if it is now.
 
-        An amount larger than our share of the capacity is saved up for, up to the whole capacity. A larger one passes
-        when the bucket is full, and the rest is owed; so does an amount that exceeds the capacity together with
-        margins.
+        An amount larger than our share of the capacity is saved up for. One that exceeds the capacity, together with
+        margins too, passes when the bucket is full, and the rest is owed.
         """
         if not self.rate:
             return 0.0
@@ -94,7 +93,7 @@ class Bucket:
         return amount / (self.rate + min(saved, (MOST_PACE - 1) * self.rate))
 
     def take(self, amount: float, now: float) -> float:
-        """Take an estimated amount, and return the level without corrections, which `read` compares with."""
+        """Take an estimated amount, and return the level without corrections."""
         self._advance(now, amount)
         self.level -= amount
         self.taken += amount
@@ -110,7 +109,7 @@ class Bucket:
         self.taken -= taken - used
 
     def read(self, reading: Reading, mark: float, amount: float, sent_s: float, now: float) -> None:
-        """Correct the level by a response to the request that took `amount`; `mark` is the result of `take`."""
+        """Correct the level by a response to the request that took `amount`."""
         # Reports on requests sent before our turn are ignored.
         self._learn(reading, amount, now)
         remaining = reading.remaining
@@ -139,7 +138,7 @@ class Bucket:
         wait_s: float,
         first: bool,
     ) -> None:
-        """Correct the level by a refusal; `need` is the requested amount, if this limit refused it."""
+        """Correct the level by a refusal; `need` is the amount, if this limit refused it."""
         # Refusals come at once, so their readings are current. The server rounds the wait up to whole seconds.
         if reading is not None:
             self._learn(reading, 0.0, now)
@@ -166,8 +165,8 @@ class Bucket:
     def impose(self, limit: float, now: float, *, closed_s: float | None = None, doubted: bool = False) -> None:
         """Keep an inferred limit per minute, unless the user's is lower; one second of it may be used at once.
 
-        It is a guess, so nothing is saved up during `closed_s`, the seconds without requests after the refusal. If
-        refusals contradict it (`doubted`), it ends when as much as the announced limit has passed.
+        It is a guess, so nothing is saved up during the `closed_s` seconds without requests. If refusals contradict it
+        (`doubted`), it ends when as much as the announced limit has passed.
         """
         self._advance(now)
         known = self.announced or (self.limit if self.source == "announced" else 0.0)  # this session's, or remembered
@@ -183,7 +182,7 @@ class Bucket:
             self._correct(min(1 - closed_s * self.rate, 0.0) - self.level)
 
     def free(self, now: float, counted: float = 0.0) -> None:
-        """Forget an inferred limit that explains no refusals; `counted` a minute are kept elsewhere instead."""
+        """Forget an inferred limit that explains no refusals."""
         self._advance(now)
         self._own = self._given
         known: list[tuple[float, LimitSource]] = [(self.announced, "announced"), (self._given or 0.0, "given")]
@@ -281,7 +280,7 @@ class Bucket:
         self._shift += amount
 
     def _advance(self, now: float, amount: float = 0.0) -> None:
-        """Add the refill since the last change, up to the capacity or the larger amount that a request waited for."""
+        """Add the refill, up to the capacity or the larger amount that a request waited for."""
         passed_s, full, self._at_s = now - self._at_s, self.room, now
         if (most := max(amount, self._saving)) > full:
             full = max(full, min(most, self._full))

@@ -300,7 +300,7 @@ class ClassPacer:
             self._gate_s = max(self._gate_s, now + min(wait_s, MOST_WAIT_S))
 
     def _explain(self, ticket: Ticket, limit: str | None, wait_s: float, now: float, *, first: bool) -> bool:
-        """Attribute a refusal that no known limit explains; return True if other requests may go on meanwhile."""
+        """Attribute a refusal that no known limit explains; return True if other requests may go on."""
         odd = any(each.announced for each in self._buckets.values())
         places = self._concurrency
         if self._minute.refused(ticket.sent_s, now, first=first, alone=not (odd or places.kept)):

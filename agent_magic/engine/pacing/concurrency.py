@@ -48,7 +48,7 @@ class Concurrency:
     """Distinguishes a limit of concurrent requests from a rate limit by their odds, and keeps it.
 
     Refusals at the number left by the first refusal are evidence for it; refusals below it and admissions above it are
-    evidence against it. After a second agreeing refusal the limit is kept, and one more is tried, to be sure soon.
+    evidence against it.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Concurrency:
 
     @property
     def learned(self) -> tuple[float, ...]:
-        """The limit, its log odds and the seconds of answers and refusals, for `recall`; empty while it is not sure."""
+        """The limit, its log odds and the seconds of answers and refusals; empty while unsure."""
         known = self.is_sure and self._took.expected
         return (self.limit, self._odds, *self._took.sums, *self._wire.sums) if known else ()
 

@@ -34,10 +34,9 @@ SLACK: Final = 20
 class Minute:
     """Distinguishes a count by the minute from a bucket by their odds, and keeps to it.
 
-    A bucket admits the next request after a fraction of a minute. So a server that stays shut is evidence, and so are
-    minutes that end with the same number and begin a whole number of minutes apart. Since the start of a minute is
-    unknown, no more than `limit` are sent within *any* minute: right for minutes of the clock, sliding ones, and a
-    bucket of as much.
+    A bucket admits the next request after a fraction of a minute, so a server that stays shut is evidence. Since the
+    start of a minute is unknown, no more than `limit` are sent within *any* minute: right for minutes of the clock,
+    sliding ones, and a bucket of as much.
     """
 
     def __init__(self) -> None:

@@ -45,8 +45,8 @@ AIM: Final = 0.5
 class Output:
     """Decides when one more answer may be under way.
 
-    A request is admitted while anything is left, and running answers may overdraw. So as much may be under way as
-    flows in meanwhile (Little's law); then the bucket stays half full.
+    Running answers may overdraw. So as much may be under way as flows in meanwhile (Little's law); then the bucket
+    stays half full.
     """
 
     def __init__(self, bucket: Bucket) -> None:

@@ -40,7 +40,7 @@ class Pacer:
     """Decides when the next request may be sent, for everything that uses the same key.
 
     Times are seconds of one monotonic clock for all runs that share it. The same events and the same seed give the same
-    answers. A user's limit below the server's is kept; a higher one gives way to the announced one.
+    answers. A user's limit below the server's is kept.
     """
 
     def __init__(self, limits: Mapping[str, Limits] | None = None, seed: int | None = None) -> None:
@@ -59,9 +59,8 @@ class Pacer:
     ) -> Ticket | Hold:
         """Ask to send the first request of a queue for this model class.
 
-        A request that is held keeps its place: inflow is saved for it, however large it is. Ask for nothing behind it.
-        The output is the expected one, not `max_tokens`; expectations that are off by a factor are learned from
-        answers.
+        A request that is held keeps its place, so ask for nothing behind it. The output is the expected one, not
+        `max_tokens`; expectations that are off by a factor are learned from answers.
         """
         found = self._classes.get(limit_class) or self._class(limit_class)
         return found.ask(input_tokens, output_tokens, now, queue)
@@ -109,7 +108,7 @@ class Pacer:
         return {name: each.learned(now) for name, each in self._classes.items()}
 
     def route(self, terms: Terms, now: float) -> Terms:
-        """Return the routing of requests among endpoints, for the terms of a run; here there is one."""
+        """Return the routing of requests among endpoints; here there is one."""
         del now
         return terms
 

@@ -1,7 +1,6 @@
 """Several endpoints behind one pacer, each with its limits and breaker.
 
-A request is offered to them in the order of the route: it waits only if all of them hold it. Holds of the others are
-dropped when it is sent.
+A request is offered to them in the order of the route: it waits only if all of them hold it.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Endpoints:
     """The endpoints of one provider. The provider drops those that refuse it, the pacer chooses among the others.
 
     The route is by the smallest used share of the tightest limit, by weight alone (`round robin`), or `in order`: the
-    first that has room. `lacks` returns whether an endpoint certainly has no model of a class.
+    first that has room.
     """
 
     def __init__(

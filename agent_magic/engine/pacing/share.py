@@ -1,24 +1,20 @@
-"""How kernels that use the same key divide a rate limit: each states its demand and takes at most the free rest.
+"""How kernels that use the same key divide a rate limit.
 
-Every half second each kernel writes a row that the others read: for each limit, the part it wants and the part it
-takes. A kernel that the limit does not hold back wants its current use; a held kernel wants more at each look. The
-limit is divided by max-min fairness: a kernel gets less than an equal part only if it wants less. A part shrinks at
-once and grows only into what all rows leave free, so together they never exceed the limit, in whichever order they
-look.
+Every half second each kernel writes a row with the part of each limit that it wants and the part it takes. A kernel
+that the limit does not hold back wants its current use; a held kernel wants more at each look. The limit is divided by
+max-min fairness. A part shrinks at once and grows only into what all rows leave free, so together they never exceed
+the limit, in whichever order they look.
 
-If requests are too large for a kernel's part of the server's bucket, the kernels that are held back take turns: one
-has their whole part, the others nothing; two that saved up at the same time would cause each other's refusals. A turn
-ends when its kernel has nothing to send, or has taken more than a waiting one by the size of the largest request; the
-waiting kernel that has taken least comes next and starts from the level that is left. Turns are counted by use, so
-savings are not lost to the next kernel. During turns each kernel looks twenty times a second.
+If requests are too large for a kernel's part of the server's bucket, held kernels take turns with their whole part: two
+that save up at the same time would cause each other's refusals. Turns are counted by use, so savings are not lost to
+the next kernel: a turn ends when its kernel has nothing to send, or has taken more than a waiting one by the size of
+the largest request. During turns each kernel looks twenty times a second.
 
-A new kernel learns the limits from the rows, without a refusal.
-
-**Tried and lost** (all measured). Turns by the clock, four seconds each: savings for a large request are lost (17 of
-100 in place of 25). Two looks a second during turns: 0.8 of requests of 70 % of a bucket pass, a quarter refused. Two
-kernels that only read headers: 0.84 of an output limit with 18 % refused, and large requests beside small ones starve.
-A bucket of tokens that all take from: a write for each request, and large requests starve there too. A held kernel
-wants all at once: a kernel that needs a fifth takes half whenever it is held, 0.93 of the limit used in place of 0.99.
+**Tried and lost** (all measured). Turns of four seconds lose the savings for a large request (17 of 100 in place of
+25). With two looks a second during turns, 0.8 of requests of 70 % of a bucket pass, a quarter refused. Two kernels that
+only read headers: 0.84 of an output limit with 18 % refused, and large requests beside small ones starve. A shared
+bucket of tokens: a write for each request, and large requests starve too. A held kernel wants all at once: one that
+needs a fifth takes half whenever it is held, 0.93 of the limit used in place of 0.99.
 """
 
 from __future__ import annotations
@@ -48,7 +44,7 @@ BEAT_S: Final = 0.5
 TURN_BEAT_S: Final = 0.05
 """How often during turns."""
 LARGE: Final = 1.0
-"""Kernels take turns if a request exceeds its kernel's part of the capacity times this."""
+"""Kernels take turns if a request exceeds this many times its kernel's part of the capacity."""
 TURN_S: Final = 0.25
 """The minimum length of a turn, in seconds of refill."""
 FADE: Final = 0.97
@@ -107,7 +103,7 @@ Claims = dict[str, dict["Dimension", Claim]]
 
 
 def claims(demands: Demands, before: Claims, me: str, others: Mapping[str, object], now: float) -> Claims:
-    """Return a kernel's claim on each limit, from its last claims and the others' rows, unreadable ones left out."""
+    """Return a kernel's claim on each limit, from its last claims and the others' rows."""
     read = {name: _read(row) for name, row in others.items()}
     found: Claims = {}
     for model_class, each in demands.items():
@@ -165,7 +161,7 @@ def _claim(demand: Demand, before: Claim, me: str, others: Mapping[str, Claim], 
 
 
 def _is_next(me: str, rows: Mapping[str, Claim], turn_s: float) -> bool:
-    """Return whether it is a kernel's turn: until it has taken its fill, then the kernel with the least use is next."""
+    """Return whether it is a kernel's turn."""
     waiting = {name: one.place for name, one in rows.items() if one.waits}
     have = [name for name, one in rows.items() if one.part > IDLE]
     if have:

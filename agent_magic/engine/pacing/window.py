@@ -37,7 +37,7 @@ HELD: Final = 0.5
 """Share of the time with held requests from which they pressed all the time."""
 ROOM: Final = 1.05
 ROOM_S: Final = 0.02
-"""There was room for a request if this much more had flowed in than was sent: requests overtake each other."""
+"""Seconds of inflow beyond what was sent, from which there was room: requests overtake each other."""
 CONTRADICT: Final = 2
 """Refusals that no limit explains, with none between them after more was tried, from which they are by chance."""
 SHORT: Final = 0.8
@@ -65,15 +65,13 @@ CLOSED_S: Final = 8.0
 class Window:
     """Finds an unannounced limit of requests.
 
-    Before the first refusal it bounds the requests under way. The refusal then shows the limit: between two of them as
-    much passes as flows in, since the server's bucket was empty at both. Inflow is counted by admitted requests, or by
-    answers if they are more, since output is paid when it is produced.
+    Between two refusals of a limit as much passes as flows in, since the server's bucket was empty at both. Inflow is
+    counted by admitted requests, or by answers if they are more, since output is paid when it is produced.
 
-    Refusals of a proxy or of chance come at any load. A limit refuses nothing while less is sent than has passed
-    before, so `has_room` keeps a bucket never fuller than the server's. A refusal despite room, or long before as much
-    has passed as the time before, speaks against the limit. Any other that comes while the limit is kept
-    says nothing. After two that speak against it, refusals are taken for chance: their share is counted, and more is
-    tried at once. When more are refused than that explains (a cumulative sum), there is a limit too.
+    Refusals of a proxy or of chance come at any load. `has_room` keeps a bucket never fuller than the server's, so a
+    refusal despite room, or long before as much has passed as the time before, speaks against the limit. After two of
+    these, refusals are taken for chance, and more is tried at once. When more are refused than that explains (a
+    cumulative sum), there is a limit too.
     """
 
     def __init__(self) -> None:
@@ -176,8 +174,8 @@ class Window:
     ) -> bool:
         """Record an unexplained refusal, and return whether it is of a limit.
 
-        `passed` requests were sent since the last refusal of a limit, this one included, `burst` within the minute
-        before the server began to refuse; `ramp` if it said that the load grew too fast.
+        `passed` requests were sent since the last refusal of a limit, `burst` within the minute before the server began
+        to refuse; `ramp` if it said that the load grew too fast.
         """
         if not first:
             return False
@@ -211,7 +209,7 @@ class Window:
         return max(rate, announced) <= apart * min(rate, announced)
 
     def _is_short(self, now: float) -> bool:
-        """Return whether far less has passed than the limit lets in, if that was measured and chance is not sure."""
+        """Return whether far less has passed than the limit lets in, if that was measured."""
         # A limit that was measured by answers lets answers in: of output, few requests may pass while many are
         # paid for.
         flows_in = self._base * (now - self._then_s)

@@ -1,8 +1,7 @@
 """`run.advise()`: published rules for many agents, applied to this run.
 
-A rule without a number is silent; its change is forecast, and the quality of answers is left to the reader. In a
-situation, a row of the decision matrix tells what counts; its thresholds are conventions of this package, shown beside
-the run's numbers so that a reader can disagree.
+A rule without a number is silent; the quality of answers is left to the reader. In a situation, a row of the decision
+matrix tells what counts; its thresholds are conventions of this package, shown beside the run's numbers.
 """
 
 from __future__ import annotations
@@ -149,7 +148,7 @@ def _by_dollars(one: Finding) -> tuple[bool, float, float]:
 
 
 def advise(outlook: Outlook, wall_s: float | None, cost_usd: float | None, *, by: str = "seconds") -> Advice:
-    """Apply every rule to a run; `by` orders the findings, or is one of `SITUATIONS`, which is answered first."""
+    """Apply every rule to a run; `by` orders the findings, or is one of `SITUATIONS`."""
     if not is_word(by, words := (*BY, *SITUATIONS)):
         raise must_be("by or situation", f"one of {', '.join(words)}", by, did_you_mean(by, words))
     row, worked = SITUATIONS.get(by), any(result.attempts for result in outlook.record.results)

@@ -264,7 +264,6 @@ def limits(outlook: Outlook) -> Finding | None:
 
 
 def failures(outlook: Outlook) -> Finding | None:
-    """The time and cost of failed attempts."""
     asked = outlook.record.facts
     bad = Facts(asked.failed)
     if not bad.attempts:

@@ -113,7 +113,7 @@ def guess_all(  # noqa: PLR0913 - all that a guess stands on
 ) -> list[Guess]:
     """Return the expected use and time of every agent; a pilot's agents are evidence about others of their models.
 
-    `left` has the steps not needed at each end, `there` the answers within the requests if they differ from `held`.
+    `left` has the steps not needed at each end, `there` the answers within the requests.
     """
     there, continued = there or held, plan.in_conversations
     speeds = Speeds(history, history.time_factor, history.origin)
@@ -539,8 +539,8 @@ def characters(request: Request) -> int:
 def rules_of(requests: Sequence[Request], counted: Sequence[int | None], attached: Sequence[int]) -> dict[Kind, Rule]:
     """Return the token rules for each kind of request from the counted ones.
 
-    Typed answers and tools add instructions known only to the provider, and characters per token depend on the model.
-    Requests of one kind differ in their text alone, so a few counts estimate the others.
+    Instructions for types and tools are known only to the provider. Requests of one kind differ in their text alone, so
+    a few counts estimate the others.
     """
     known: dict[Kind, list[tuple[int, int]]] = {}
     for request, tokens, files in zip(requests, counted, attached, strict=True):

@@ -118,7 +118,7 @@ class Drawing:
         return self._draw(UNCHANGED, self.held, self.servers.models, is_first=False)
 
     def alone(self, change: Change) -> Drawn:
-        """Draw runs for what-ifs: every agent is asked, and its request takes as long as alone on its server."""
+        """Draw runs for what-ifs: every agent is asked, its request as if alone on its server."""
         return self._draw(change, [None] * len(self.plan), {}, is_first=True)
 
     def still_held(self, changed: Collection[int]) -> frozenset[int]:
@@ -198,7 +198,7 @@ class Drawing:
         servers: Mapping[At, Server],
         is_first: bool,
     ) -> tuple[RunRecord, list[Work], Played]:
-        """Run the plan on virtual time at one end (0 low, 1 likely, 2 high), without caps and deadlines."""
+        """Run the plan on virtual time at one end (0 low, 1 likely, 2 high), without caps."""
         requests, guesses, cascades = asked
         plan, terms = self.plan, self.terms
         policy = replace(
@@ -336,7 +336,7 @@ def _plenty(works: Sequence[Work], terms: Terms) -> Ceilings:
 def _shared_before(
     plan: Plan, earlier: History, same: Sequence[int | None], left: Mapping[int, Left]
 ) -> list[int | None]:
-    """Return the first identical step per agent; places that mostly shared in earlier runs share again."""
+    """Return the first identical step per agent."""
     # Any step of their kind may be the first.
     found, bought = [*same], Counter(row.agent for row in of_plan(plan, earlier) if not row.calls)
     shared, firsts = Counter(row.agent for row in of_plan(plan, earlier.shared)), dict[str, int]()
@@ -365,7 +365,7 @@ def _as_of(tokens: int | None, request: Request, other: Request) -> int | None:
 
 
 def _answered(plan: Plan, history: History, changed: Container[int]) -> dict[int, Counter[str]]:
-    """Return how often each model answered in earlier runs of a cascade, by the agent itself or else by its group."""
+    """Return how often each model answered in earlier runs of a cascade."""
     found: dict[int, Counter[str]] = {}
     groups: dict[str, Counter[str]] = {}
     for number, step in enumerate(plan.agents):

@@ -68,10 +68,9 @@ def estimate(  # noqa: PLR0913 - the bases of an estimate, each with its name
     batch_times_s: Sequence[float] = (),
     by_server: bool = True,
 ) -> Estimate:
-    """Estimate a plan before it runs; nothing is sent.
+    """Estimate a plan before it runs; nothing is sent, and the policy's budget does not limit it.
 
-    The policy's budget does not limit the estimate. In requests, missing answers are empty; `ceilings` are known rate
-    limits, or all the terms of the run. `by_server=False` is faster and ignores load.
+    `ceilings` are known rate limits, or all the terms of the run. `by_server=False` is faster and ignores load.
     """
     policy, tried = as_policy(policy), None if pilot is None else Pilot.of(pilot)
     book, piloted = prices if isinstance(prices, Prices) else Prices(prices), tried.agents if tried else ()

@@ -7,11 +7,10 @@
 ```
 
 A session must be closed by the task that opened it, from any cell or run. So each has a task, on a loop in a separate
-thread, that opens it, waits for its end, and closes it. Calls come from other loops.
+thread, and calls come from other loops.
 
 | | `process` | `http` |
 | --- | --- | --- |
-| how messages travel | standard input and output | streamable HTTP |
 | the session is lost | the process has ended: the user starts it again | the next call opens another one |
 | a call was never received | cannot be known | it is repeated, once |
 | a call may have been received | it has failed, and says so | the same |

@@ -478,7 +478,7 @@ class _Session:
             self.session = None
 
     async def exchange(self, send: _Send) -> Any:
-        """Send a request and return the answer; raise `MCPError` if the session has ended, or the server says so."""
+        """Send a request and return the answer; raise `MCPError` if the session has ended."""
         from mcp import MCPError
         from mcp.types import CONNECTION_CLOSED
 
@@ -516,7 +516,6 @@ def _transport(
     env: str | Iterable[str],
     timeout_s: float,
 ) -> Transport:
-    """Return how to reach a server: only this chooses."""
     if url is None:
         if headers:
             raise DeclarationError(
@@ -547,7 +546,6 @@ def _without(value: Any, secrets: Mapping[str, str]) -> Any:
 
 
 def part_of(block: Mapping[str, Any]) -> str | Attachment:
-    """Return a content block as text, picture or PDF, or as the name of its type."""
     if block.get("type") == "text":
         return str(block.get("text", ""))
     found: Any = block.get("resource") or block

@@ -1,8 +1,7 @@
 """How messages reach a server of the Model Context Protocol: a process here, or an address (streamable HTTP).
 
-The process ends with its session and with us. For an address, the package `mcp` ends a whole session if one request
-fails in the network. So a failed request never leaves `_Client.send`: it becomes the protocol's error answer to that
-request, with a code which says whether the request was received.
+For an address, the package `mcp` ends a whole session if one request fails in the network. So a failed request never
+leaves `_Client.send`: it becomes the protocol's error answer to that request.
 
 | code | the request | then |
 | --- | --- | --- |
@@ -12,7 +11,7 @@ request, with a code which says whether the request was received.
 | `REFUSED` | an HTTP status such as 401, or an answer too long | the call says so |
 
 Headers go to the origin of the address only. No message, log or repr has a header, a query, or a part of the path that
-looks like a key; a header that a server repeats is masked.
+looks like a key.
 """
 
 from __future__ import annotations
@@ -164,7 +163,6 @@ class Http:
 
     @property
     def secrets(self) -> Mapping[str, str]:
-        """Texts to hide, and what stands in their place."""
         return dict.fromkeys((self._secrets.reveal() or "").split("\n"), "[key]") if self._secrets.reveal() else {}
 
     @asynccontextmanager
@@ -230,7 +228,6 @@ def _quiet() -> Generator[None]:
 
 @functools.lru_cache(maxsize=1)
 def _client() -> type[AsyncClient]:
-    """Build the client that turns failed requests into error answers."""
     import httpx2
 
     class Client(httpx2.AsyncClient):
@@ -306,7 +303,7 @@ def _message_in(body: bytes) -> str:
 
 
 def _failure(request: Request, code: int, message: str) -> Response:
-    """Return the protocol's error answer; the package gives it the request's id, since its status is an error."""
+    """Return the protocol's error answer; the package adds the request's id."""
     import httpx2
 
     content = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}

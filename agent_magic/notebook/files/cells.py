@@ -47,8 +47,7 @@ _DEFAULTS = {"model": "model", "max_tokens": "max_tokens", "timeout": "timeout_s
 class Found:
     """Declarations in the cells of a notebook, the last one per plan and name.
 
-    `computed`, `defined` and `steps` are cells by the names that they set to values, functions or classes, and steps;
-    `tasks` are the parameters of functions that are tasks.
+    `computed`, `defined` and `steps` are cells by the names that they set to values, functions or classes, and steps.
     """
 
     agents: dict[str, dict[str, Step]] = field(default_factory=dict[str, dict[str, Step]])
@@ -108,7 +107,7 @@ def find_agents(cells: list[tuple[str, str]]) -> Found:
 
 
 def _finders(found: Found) -> tuple[LookUp, FindTools]:
-    """Return lookups of types and tools for `read_agent`; definitions of cells exist only when they run."""
+    """Return lookups for `read_agent`; definitions of cells exist only when they run."""
 
     def refuse(agent: str, option: str, text: str | None) -> None:
         with suppress(SyntaxError):  # looking it up reports its error
@@ -176,7 +175,7 @@ def _assignments(source: str, number: int, found: Found) -> None:
 
 
 def _named(tree: ast.Module) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the names set at the top level with their values; for `a, b = f()` both with `f()`."""
+    """Yield the names set at the top level with their values."""
     for node in tree.body:
         if isinstance(node, ast.Assign):
             for target in node.targets:
@@ -194,7 +193,7 @@ def _is_task(decorator: ast.expr) -> bool:
 
 
 def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | None]]:
-    """Return a JSON plan, and its names without a plain value, each with the cell that computes it."""
+    """Return a JSON plan, and its names without a plain value, each with its cell."""
     agents = found.agents.get(name)
     if not agents:
         others = f" It declares the plans: {', '.join(found.agents)}." if found.agents else ""
@@ -230,7 +229,7 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
 
 
 def _variables(plan: Plan, known: Mapping[str, Any] | None, contexts: Collection[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the values that a cell can assign: contexts and resources of MCP servers have separate cells."""
+    """Yield the values that a cell can assign."""
     for name, value in (plan.values if known is None else known).items():
         if name not in contexts and name.isidentifier():
             yield name, value
@@ -241,7 +240,7 @@ def to_notebook(
 ) -> dict[str, Any]:
     """Write a plan as a notebook: values, contexts, agents, and the run with its options.
 
-    `steps` are as declared, one for all items of a value, and `known` the values they take; by default the plan's.
+    `steps` are as declared, and `known` the values they take; by default the plan's.
     """
     for step in steps or plan.agents:
         _check_code(step)

@@ -142,7 +142,6 @@ def to_script(plan: Mapping[str, Any], *, title: str, unknown: Mapping[str, int 
 
 
 def _plain_line(text: str) -> str:
-    """Return a text that cannot end its docstring."""
     return " ".join(text.replace("\\", "/").replace('"', "'").split())
 
 
@@ -206,10 +205,7 @@ POLICY = ("concurrency", "schedule")
 
 
 def from_script(text: str) -> tuple[dict[str, Any], str]:
-    """Return a JSON plan, and its `Policy` as options of `%agents run`; values may hold files to read.
-
-    The script declares a plan of plain values, as `agent-magic export` writes; else raise `PlanError` with the line.
-    """
+    """Return a JSON plan, and its `Policy` as options of `%agents run`, from an exported script."""
     try:
         tree = ast.parse(text)
     except SyntaxError as error:

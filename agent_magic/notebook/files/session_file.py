@@ -40,7 +40,7 @@ class Kept(NamedTuple):
 
 
 def save_session(session: Session, path: Path) -> Kept:
-    """Write a session; an earlier file of that name is replaced once the new one is whole."""
+    """Write a session, in place of an earlier file once it is whole."""
     if path.exists():
         _read(path)  # no other file is replaced, nor a ledger
     new = path.with_name(f".{path.name}.{os.getpid()}")

@@ -126,10 +126,9 @@ class Compared(NamedTuple):
 def rerun(
     notebook: Path, *, cassette: Path | None = None, output: Path | None = None, more: Iterable[Path] = ()
 ) -> list[Compared]:
-    """Execute a copy of a notebook and compare its outputs with the saved ones.
+    """Execute a copy of a notebook in a temporary folder, and compare its outputs with the saved ones.
 
-    The copy runs in a temporary folder, beside copies of recordings, modules, files its cells name, and `more`. The
-    `cassette` is by default the file beside it written by `%agents share`, or the recording named in its cells.
+    The `cassette` is by default the file beside it written by `%agents share`, or the recording named in its cells.
     """
     try:
         nbformat, nbclient = importlib.import_module("nbformat"), importlib.import_module("nbclient")

@@ -80,7 +80,7 @@ async def run_and_tell(
 def tell_end(
     ctx: CommandContext, run: Run, policy: Policy | None = None, before: RunRecord | None = None, *, closes: bool = True
 ) -> None:
-    """Print the notes that the picture of a finished run does not show, and the next step."""
+    """Print the notes that a finished run's picture does not show, and the next step."""
     session, graphic = ctx.session, is_kernel(ctx.shell)
     policy = policy or policy_of(run.record)[0]
     notes = [
@@ -126,7 +126,7 @@ async def _run(ctx: CommandContext, given: Namespace) -> Run:
 
 
 async def ask_at_once(ctx: CommandContext, name: str, plan_name: str) -> None:
-    """Run an agent that was just declared with its ancestors, and show its answer: `%%agent NAME --run`."""
+    """Run a just declared agent with its ancestors, and show its answer: `%%agent NAME --run`."""
     # The answer replaces the picture if one agent is asked and nothing needs approval: the buttons are in the
     # picture.
     parser = Parser("%%agent --run")
@@ -184,7 +184,7 @@ async def _wait(ctx: CommandContext, _: Namespace) -> Run:
 
 
 async def _end_in_its_cell(session: Session) -> Run:
-    """Wait for a run that a cell of a subshell, a thread or a task waits for, too; Stop in this cell stops it."""
+    """Wait for a run that another cell waits for, too; Stop in this cell stops it."""
     if not session.running:
         raise UsageError("Nothing runs. %agents start starts a run in the background.")
     driver = session.running[-1]
@@ -200,7 +200,7 @@ async def _end_in_its_cell(session: Session) -> Run:
 
 
 async def until_over(session: Session, drivers: Sequence[Driver], task: asyncio.Task[Run] | None = None) -> None:
-    """Wait for these runs and the task. They may be on any loop, so nothing of theirs is awaited here."""
+    """Wait for these runs and the task, which may be on any loop."""
     while any(one in session.running for one in drivers) or not (task is None or task.done()):  # noqa: ASYNC110 - other loops
         await asyncio.sleep(LOOKS_S)
 

@@ -169,7 +169,7 @@ def _retry_under_way(ctx: CommandContext) -> None:
 async def run_again(
     ctx: CommandContext, given: Namespace, last: Run, again: list[str] | None, *, prices: bool = False
 ) -> Run:
-    """Run agents of a run again: these, or all that did not succeed, except rejected ones."""
+    """Run agents of a run again: these, or all without success, except rejected ones."""
     plan = _plan_of(ctx, given, last)
     leave = [] if again is not None or given.fresh else _rejected(ctx, plan, last)
     resumed = Resumed(last, again, leave)
@@ -197,7 +197,7 @@ def _rejected(ctx: CommandContext, plan: Plan, last: Run) -> list[str]:
 
 
 def _plan_of(ctx: CommandContext, given: Namespace, last: Run) -> Plan:
-    """Return the last run's agents as declared now, and the named ones: no other agent may be bought."""
+    """Return the last run's agents as declared now, and the named ones."""
     # If nothing is declared, as after `%agents open` in a fresh kernel, the run brings its plan along.
     given.plan = given.plan or (last.plan.name if last.plan.name in ctx.session.plans else None)
     had = {*declared_names(last.plan)}

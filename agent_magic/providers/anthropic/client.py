@@ -5,10 +5,9 @@ at the top level moves with the end of a conversation. Source: the vendor's page
 caching.
 
 Requests are raw event streams over the SDK's aiohttp transport: the helper that accumulates a message costs twice as
-much per event, the default transport three times as much per request at 1,000 connections (measured on loopback). The
-SDK's `messages.create` copies a body piece by piece and looks for tracers: a sixth of the cost of a turn (2026-11-25).
-So if the client is ours and nothing watches the method, the body is written as text and sent through the client's
-`post`.
+much per event, the default transport three times as much per request at 1,000 connections (measured on loopback).
+`messages.create` copies a body piece by piece and looks for tracers, a sixth of the cost of a turn: if the client is
+ours and nothing watches the method, the body is written as text and sent through the client's `post`.
 """
 
 from __future__ import annotations
@@ -361,7 +360,7 @@ class Claude(Provider):
 
 
 def as_provider(client: Provider | AsyncAnthropic | None) -> Provider:
-    """Return the provider for a user's `client=`: a provider, a client of the SDK, or `None` for `Claude()`."""
+    """Return the provider for a user's `client=`."""
     if client is None:
         return Claude()
     if isinstance(client, type):

@@ -2,7 +2,7 @@
 
 Measured with anthropic 2.11.0: a reset inside a stream is a raw transport error, broken JSON a `JSONDecodeError`, an
 `error` event after a 200 an `APIStatusError` with status 200, and a stream that ends early raises nothing. Source of
-limits: the vendor's page on rate limits. `reset` adds nothing that a pacer could use.
+limits: the vendor's page on rate limits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads a response: the events of a stream, or a message in one piece, as JSON.
 
-The server is not trusted. An event may lack its name or fields, a count may be a text, the connection may stay open
-after the last event. A response with a `stop_reason` is an answer, complete and paid for; one without is not. A proxy
-that reconnects may begin again half way: earlier text is no part of the answer, and no count covers it.
+The server is not trusted: the connection may stay open after the last event. A response with a `stop_reason` is an
+answer, complete and paid for; one without is not. A proxy that reconnects may begin again half way: earlier text is no
+part of the answer, and no count covers it.
 
 Source: the vendor's pages on streaming and on stop reasons.
 """
@@ -67,8 +67,7 @@ def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
 def named_stream() -> type[AsyncStream[Any]]:
     """Return a stream class of the SDK with raw JSON as events, read with three iterators fewer.
 
-    It also reads servers that omit the `event:` lines, or begin with a byte order mark. `unread` is the text before the
-    first event.
+    It also reads servers that omit the `event:` lines. `unread` is the text before the first event.
     """
     import anthropic
 
@@ -119,7 +118,7 @@ def _type_of(data: str) -> str | None:
 
 
 async def collect(events: AsyncStream[Any], request: Request, stream: Stream) -> Answer:
-    """Read to the end; raise `Truncated` without a `stop_reason`, `Unreadable` if it is not the API's."""
+    """Read to the end; raise `Truncated` without a `stop_reason`."""
     response = events.response
     headers = note_response(stream, response)
     most = request.most_output_tokens
@@ -260,7 +259,7 @@ class _Message:
             self.model = stream.model = said
 
     def count(self, told: Any, stream: Stream) -> None:
-        """Read token counts: final with the `stop_reason`, running before it."""
+        """Read token counts: final with the `stop_reason`."""
         # An impossible or falling count is ignored: the last one stays, and is not final.
         if told is None:
             return
@@ -471,7 +470,6 @@ def _written(fields: Json) -> Iterator[str]:
 
 
 def fields_of(value: Any) -> Json:
-    """Return the fields of a JSON object; of anything else, no fields."""
     return cast("Json", value) if isinstance(value, dict) else _NO_FIELDS
 
 

@@ -348,8 +348,8 @@ UNPROCESSABLE = frozenset({400, 422, 501})
 class Dialect(NamedTuple):
     """A server's dialect for a model, learned from refusals.
 
-    A refusal bills nothing, so the request is sent once more without the field (the token cap's name, `stream_options`,
-    `json_schema`), as are all later ones for that model. Source: the vendors' pages on chat completions.
+    A refusal bills nothing, so the request is sent once more without the field, as are all later ones for that model.
+    Source: the vendors' pages on chat completions.
     """
 
     most: str = "max_tokens"

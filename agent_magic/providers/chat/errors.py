@@ -1,8 +1,8 @@
 """Classification of failed responses by status, code and words, after a 200 too; and rate limits.
 
-Servers differ in forms and statuses: a too long prompt is a 400, a 413 or a 500. Failures that a retry cannot fix are
-`Rejected` at any status. `x-ratelimit-*` headers come for `requests` and `tokens`; a reset is a duration such as
-`6m0s` or `250ms`, until the limit is fully replenished. Source: the vendors' pages on rate limits.
+Servers differ in statuses: a too long prompt is a 400, a 413 or a 500. `x-ratelimit-*` headers come for `requests` and
+`tokens`; a reset is a duration such as `6m0s` or `250ms`, until the limit is fully replenished. Source: the vendors'
+pages on rate limits.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _first(pattern: re.Pattern[str], text: str) -> int | None:
 def error_of(
     told: Told, status: int, headers: Mapping[str, str], request: Request, secrets: tuple[str, ...], *, has_key: bool
 ) -> CallError:
-    """Return the error of a response; after a 200 the body's status counts. No message shows `secrets`."""
+    """Return the error of a response; after a 200 the body's status counts."""
     message = excerpt(told.message, secrets)
     if 300 <= status < 400:
         return Rejected(f"The server redirects the request ({status}). {REDIRECTED}", status=status)
@@ -201,7 +201,7 @@ def read_headers(headers: Mapping[str, str]) -> Readings:
 
 
 def _is_per_minute(limit: float, left: float | None, reset_s: float | None) -> bool:
-    """Return whether a limit is per minute, unless the reset time of its used part contradicts that."""
+    """Return whether a limit is per minute, unless the reset time contradicts that."""
     if reset_s is None:
         return True
     if reset_s > MINUTE_S + 1:

@@ -1,12 +1,11 @@
 """Reads a response: the chunks of a stream, or a completion in one piece.
 
 The server is not trusted. A response with a `finish_reason` is an answer, complete and paid for; one without is not,
-even after `[DONE]`. Counts with or after the `finish_reason` are final. Thinking is counted, and not part of the
-answer. A proxy that reconnects may begin again half way: earlier text is no part of the answer, and no count covers
-it.
+even after `[DONE]`. Counts with or after the `finish_reason` are final. A proxy that reconnects may begin again half
+way: earlier text is no part of the answer, and no count covers it.
 
-Lines end with LF, CRLF or CR, and with nothing else that JSON may contain; chunks may end within a character; the last
-event may lack its blank line. Source: the WHATWG's HTML standard, "Server-sent events".
+Lines end with LF, CRLF or CR, and with nothing else that JSON may contain; the last event may lack its blank line.
+Source: the WHATWG's HTML standard, "Server-sent events".
 """
 
 from __future__ import annotations
@@ -300,7 +299,7 @@ def _as_blocks(text: str, calls: list[_Call]) -> Iterator[Json]:
 
 
 def _texts(content: Any) -> Iterator[tuple[str, bool]]:
-    """Yield the texts of a delta, and whether each is of the answer: thinking is not."""
+    """Yield the texts of a delta, and whether each is of the answer."""
     if isinstance(content, str):
         if content:
             yield content, True
@@ -318,7 +317,7 @@ def _count(said: Any, most: int = MOST_TOKENS) -> int | None:
 
 
 def _usage(told: Any, most_output: int) -> Usage:
-    """Read usage; thoughts that a server leaves out of its answer's count are in its total."""
+    """Read usage; thoughts that are not in the answer's count are in its total."""
     known = cast("Json", told) if isinstance(told, dict) else {}
     taken, made, total = (_count(known.get(f"{one}_tokens")) for one in ("prompt", "completion", "total"))
     if taken is None or made is None:

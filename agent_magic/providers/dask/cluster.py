@@ -113,7 +113,7 @@ class Cluster:
     # on a thread
 
     async def _ask(self, work: Callable[[], T]) -> T:
-        """Ask the scheduler; any error means that it does not answer."""
+        """Ask the scheduler; an error means that it does not answer."""
 
         def asked() -> T:
             try:

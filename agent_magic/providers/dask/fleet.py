@@ -80,8 +80,8 @@ class _Flight:
 class Link:
     """One worker, as the kernel sees it.
 
-    A worker given up for its silence (`lost`) may only be disconnected or blocked. Its requests have failed, but they
-    are paid for: the connection is kept (not `over`) while an answer could still be useful.
+    A worker given up for its silence (`lost`) may only be disconnected: the connection is kept (not `over`) while an
+    answer, which is paid for, could still be useful.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Link:
             self._wake.set()
 
     def _give_up(self, why: str) -> None:
-        """Fail all requests of the worker. A paid answer is taken if it arrives while the run can use it."""
+        """Fail all requests of the worker; a late answer is still taken."""
         self._late = {number: one for number, one in self._flights.items() if one.is_awaited}
         unneeded = [("cancel", number) for number in self._flights if number not in self._late]
         self._pending = [one for one in self._pending if one[0] == "cancel"] + unneeded
@@ -181,7 +181,6 @@ class Link:
         self._on_lost(self)
 
     async def close(self) -> None:
-        """End the connection; the worker aborts its requests."""
         self.lose("was let go")
         await end(self._tasks)
 
@@ -279,7 +278,7 @@ def _tell(stream: Stream, kind: str, rest: tuple[Any, ...]) -> None:
 
 
 async def greet(channel: Channel, name: str, settings: Mapping[str, Any], environ: Mapping[str, str]) -> None:
-    """Send a worker the arguments of its provider; raise `AgentMagicError` if it cannot answer."""
+    """Send a worker the arguments of its provider."""
     await channel.write({"wire": WIRE, "settings": settings, "environ": environ})
     reply = await channel.read()
     why = reply.get("error") or ("" if reply.get("wire") == WIRE else "speaks another version of agent_magic")
@@ -316,17 +315,13 @@ class Hub(Protocol):
 
     async def names(self) -> dict[str, str]: ...
 
-    async def connect(self, address: str) -> Channel:
-        """Connect to a worker, and anchor it."""
-        ...
+    async def connect(self, address: str) -> Channel: ...
 
     async def release(self, address: str) -> None:
         """Remove a worker's anchor: Dask may stop it."""
         ...
 
-    async def retire(self, address: str) -> None:
-        """Stop a released worker, if it is ours."""
-        ...
+    async def retire(self, address: str) -> None: ...
 
     async def grow(self, workers: int) -> None:
         """Start workers up to this number, if they are ours."""
@@ -415,7 +410,6 @@ class Fleet:
                 self._changed.set()
 
     async def run(self, job: bytes, tell: Callable[[str], object]) -> tuple[bytes, str]:
-        """See `agent_magic.providers.base.Remote`."""
         link = self._free(lambda link: (link.jobs, link.streams)) or await self._wait()
         try:
             return await link.run(job, tell)
@@ -461,7 +455,7 @@ class Fleet:
         return max(0.0, self._alone_s + (PATIENCE_S if self._answers else UNANSWERED_S) - now)
 
     def _nobody(self) -> Unreachable:
-        """Return why there is no worker; if none is left and none has come, other requests fare no better."""
+        """Return why there is no worker."""
         if self.links:
             return Unreachable(f"No worker has given a sign of life for {PATIENCE_S:g} s.", sent=False)
         why = f"No worker has come for {PATIENCE_S:g} s. Start workers, and run again: %agents workers shows them."
@@ -529,7 +523,7 @@ class Fleet:
         self._look.set()
 
     async def _watch(self) -> None:
-        """Check that workers are alive. Time in which the loop was blocked does not count."""
+        """Check that workers are alive, while the loop was not blocked."""
         then = time.monotonic()
         while True:
             await asyncio.sleep(TICK_S)

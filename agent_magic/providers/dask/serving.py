@@ -1,8 +1,7 @@
 """The worker's side: makes each request from a kernel once, forwards the response, and keeps nothing.
 
 A worker never ends a request because the kernel is silent: a cell may block the kernel's loop for minutes. It ends all
-of them with the connection, so that a killed kernel stops spending, and each at its deadline. A job is a user's long
-function, in a process beside the worker, so that it blocks no stream.
+of them with the connection, so that a killed kernel stops spending, and each at its deadline.
 """
 
 from __future__ import annotations

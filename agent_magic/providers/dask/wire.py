@@ -7,9 +7,9 @@ up     replied id status readings simulated      opened id      began id      te
        answer id answer           error id kind message facts      ended id result
 ```
 
-They are sent in lists; an empty list is a sign of life. Nothing in a request or an answer chooses a class or is called.
-A job is a pickled function of the user and is called: a process that reaches this port may run code through Dask
-anyway. Text is sent as bytes, since it may contain lone surrogates.
+They are sent in lists; an empty list is a sign of life. Only a job, a pickled function of the user, is called: a
+process that reaches this port may run code through Dask anyway. Text is sent as bytes, since it may contain lone
+surrogates.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def excerpt(what: object, secrets: tuple[str, ...] = ()) -> str:
 
 
 def hide(text: str, secrets: tuple[str, ...]) -> str:
-    """Replace keys, these or of the environment, with `[key]`, and mask other probable secrets."""
+    """Replace keys with `[key]`, and mask other probable secrets."""
     known = [os.environ.get(name, "") for name in ENVIRONMENT_KEYS]
     for secret in sorted({*secrets, *known}, key=len, reverse=True):
         if len(secret) >= SHORTEST_SECRET:
@@ -88,7 +88,7 @@ def _links(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def was_sent(error: BaseException) -> bool:
-    """Return whether any part may have arrived: not without a connection, or if a proxy opened none."""
+    """Return whether any part may have arrived."""
     # The SDK's transport also calls a connection that breaks while writing a `ConnectError`; aiohttp's error
     # beneath it is exact.
     import httpx2

@@ -1,9 +1,8 @@
 """Addresses and keys, checked before anything is sent, and the transport: aiohttp, or in a browser the page's `fetch`.
 
-A server closes old connections, and a request may cross that on its way. A used connection then ends without a byte of
-a response, and the request is sent again at once on another one: it was not processed, so this is no failed attempt.
-After more than `STALE_S` the server may have worked on it: that is a failure, as on a new connection. Source: RFC 9110,
-9.2.2, and RFC 9112, 9.3.1.
+A server closes old connections. If a used one ends without a byte of a response, the request crossed that on its way:
+it was not processed, and is sent again at once on another connection. After more than `STALE_S` the server may have
+worked on it: that is a failure, as on a new connection. Source: RFC 9110, 9.2.2, and RFC 9112, 9.3.1.
 """
 
 from __future__ import annotations
@@ -137,7 +136,7 @@ def _left_in(stream: Any) -> bytes:
 
 
 def _reading_heads_apart(session: ClientSession) -> ClientSession:
-    """Parse the head of a response before its body: a fault of the body would lose both."""
+    """Parse a response's head before its body: a fault of the body would lose both."""
     from aiohttp.client_proto import ResponseHandler
 
     class Handler(ResponseHandler):
@@ -193,7 +192,7 @@ async def _with_error_read(response: Response) -> Response:
 
 @contextmanager
 def bounding_errors(sdk: Any) -> Generator[None]:
-    """Read the bodies of errors by the same rule while a user's client sends a request of ours."""
+    """Read the bodies of errors by the same rule with a user's client."""
     hooks: list[Any] | None = getattr(getattr(sdk, "_client", None), "event_hooks", {}).get("response")
     if hooks is not None and _read_error not in hooks:
         hooks.append(_read_error)

@@ -9,13 +9,10 @@
 ```
 
 An agent's line has its events before its first request, a request's line those until the next. There are no headers,
-keys or endpoints.
+keys or endpoints. Each line has a checksum, so a damaged or edited line costs only itself. A valid checksum does not
+make a line trustworthy: values are read into classes chosen by the reader, and must be possible in a run. Requests are
+matched by their content, never by a key in the file; if texts were removed or replaced, by the agents' names.
 
-A line is complete in itself and has a checksum: a damaged or edited line costs only itself, and missing lines are
-counted. A valid checksum does not make a line trustworthy: values are read into classes chosen by the reader, times
-must be in order, and numbers must be possible in a run. Requests are matched by their content, never by a key in the
-file; if texts were removed or replaced, by the agents' names.
-
-The same runs make the same bytes. Readers skip unknown fields and use defaults for missing ones; `FORMAT` is raised
-only for changes that an old reader would misread. The tests keep files of every release.
+The same runs make the same bytes. `FORMAT` is raised only for changes that an old reader would misread, since readers
+skip unknown fields and have defaults for missing ones.
 """

@@ -72,7 +72,7 @@ class Call(NamedTuple):
 class RecordedAgent:
     """The recording of one agent; `None` marks a damaged line.
 
-    `events` are those before the first request, `expected` is the number of requests, `like` the first identical agent.
+    `events` are those before the first request, `like` is the first identical agent.
     """
 
     name: str

@@ -60,8 +60,7 @@ def write_cassette(
 ) -> int:
     """Write runs to a file atomically, and return the number of calls.
 
-    `redact` returns the replacement of a text (prompt, system prompt, context, answer or error); `only_hash` removes
-    all of them, and the bytes of pictures and documents.
+    `redact` returns the replacement of a text; `only_hash` removes all texts, and the bytes of pictures and documents.
     """
     if redact is not None and not callable(redact):
         raise CassetteError(

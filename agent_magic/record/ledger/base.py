@@ -2,7 +2,7 @@
 
 An attempt is `planned -> started -> finished | failed | cancelled | unknown`; `unknown` was under way when its kernel
 was killed. Answers are kept by the fingerprint of their request, endpoint included, in order for repeated identical
-requests. Refusals are never served again, simulated answers only on demand.
+requests. Refusals are never served again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CallKey(NamedTuple):
         key: Fingerprint of the response that requested it and its id there; of a pure call, of its computation.
         pure: True if its result may be reused for every equal call.
         repeats: True if it may run again after a doubt.
-        shared: True if a run may use, or wait for, the result of a concurrent one.
+        shared: True if a run may use the result of a concurrent one.
     """
 
     key: str
@@ -80,7 +80,7 @@ class Journal(Protocol):
     def begin_call(self, agent: int, number: int, key: CallKey, *, fresh: bool) -> CallEnded | Doubt | Busy | None:
         """Return a call's known end, `Doubt`, `Busy`, or `None` once its start is stored; else raise `LedgerError`.
 
-        A run that continues this one reuses the result, later runs call again; results of pure calls are always reused.
+        A run that continues this one reuses the result; later runs reuse only pure calls.
         """
         ...
 
@@ -89,7 +89,7 @@ class Journal(Protocol):
         ...
 
     def end_late(self, key: CallKey, end: CallEnded) -> None:
-        """Store the end of an aborted call that went on in its thread, which resolves a doubt. Thread-safe."""
+        """Store the end of an aborted call that went on in its thread. Thread-safe."""
         ...
 
     def saved(self, place: str) -> str | None:

@@ -76,7 +76,7 @@ class BatchBook:
         self._store = store
 
     def plan(self, endpoint: str, names: Sequence[str]) -> int:
-        """Record on disk that a batch is about to be created, before anything is sent; return its row."""
+        """Record on disk that a batch is about to be created; return its row."""
         sql = "INSERT INTO batches (endpoint, owner, home, planned_at, state, names) VALUES (?, ?, ?, ?, 'planned', ?)"
         head = endpoint, self._store.owner, self._store.home, time.time()
         try:
@@ -91,7 +91,7 @@ class BatchBook:
         self._write("UPDATE batches SET batch = ?, state = 'sent' WHERE id = ?", batch, row)
 
     def over(self, row: int, state: str = "over", took_s: float | None = None) -> None:
-        """Record a batch's end: `over`, `lost` at the provider or `refused`; `took_s` is `None` if cancelled."""
+        """Record a batch's end: `over`, `lost` at the provider or `refused`."""
         self._write("UPDATE batches SET state = ?, took_s = ? WHERE id = ?", state, took_s, row)
 
     def keep(self, answers: Iterable[tuple[str, Answer]], planned_at: float) -> None:

@@ -139,7 +139,7 @@ class Store:
         self._unlocked(store)
 
     def lookup(self, key: str, ordinal: int) -> tuple[int | None, Answer] | None:
-        """Return an answer as it was bought, and its row; `None` for the row in memory."""
+        """Return an answer as it was bought, and its row, if on disk."""
         held = self.held.get((key, ordinal))
         if held is not None:
             return None, held

@@ -1,8 +1,8 @@
 """One SQLite file: opened for its owner alone, written in whole transactions, quarantined when it is damaged.
 
-A commit to its write-ahead log takes 0.03 ms and survives a kill of this process; `sync`, apart from it, so that a
-thread can do it and answers that arrive together share it, survives a power failure (3.4 ms, one `fsync`). Without
-such a log (network file systems) each commit is on the disk when it returns.
+A commit to its write-ahead log takes 0.03 ms and survives a kill of this process. `sync` survives a power failure (3.4
+ms, one `fsync`); it is apart, so that a thread can do it and answers that arrive together share it. Without such a log
+(network file systems) each commit is on the disk when it returns.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _code(error: sqlite3.Error) -> int:
 class LedgerFile:
     """An open SQLite file, or a database in memory; raises `LedgerError` and stays unchanged if it is no ledger.
 
-    If it `is_logged`, the caller must `sync`; `drive` is the kind of its network drive, if any.
+    If it `is_logged`, the caller must `sync`.
     """
 
     def __init__(self, path: Path | None, *, options: str = "") -> None:
@@ -414,7 +414,6 @@ def network_drive(path: Path) -> str:
 
 
 def kind_at(path: Path, table: str) -> str:
-    """Return the kind of the deepest mount above the path, the last one."""
     found = (-1, "")
     for line in table.splitlines():
         fields = line.split(" ")

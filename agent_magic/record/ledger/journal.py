@@ -50,7 +50,6 @@ BEATS = int(BEAT_S / TICK_S)
 LOCKED_S = 30.0
 """How long a run waits for another process that has the file locked."""
 LOOK_S = 0.05
-"""How often it looks."""
 KNOWN_CALL = (
     "SELECT t.run, t.state, t.began_at, t.data, CASE WHEN r.state = 'running' AND r.id != ? THEN r.owner END "
     "FROM tool_calls t LEFT JOIN runs r ON r.id = t.run WHERE t.key = ?"
@@ -277,7 +276,7 @@ class SqliteJournal:
         return Done(_arguments(rows[0][0])) if rows else None
 
     def _beat(self) -> None:
-        """Renew the leases and checkpoint the log, on a thread. If the run could not store its end, try again."""
+        """Renew the leases and checkpoint the log, on a thread."""
         with suppress(*FAILURES):  # the next beat tries again, and the run itself meets the error of the file
             run, renewed = self._stored.run, time.time() + LEASE_S
             if self._is_over:
@@ -349,7 +348,7 @@ class SqliteJournal:
             self._sync(self._commits)
 
     def write(self) -> None:
-        """Write what is waiting; failed writes stay in memory and are tried again with the next."""
+        """Write what is waiting; failed writes are tried again with the next."""
         try:
             self._ledger.attempt(self._store)
         except FAILURES as error:

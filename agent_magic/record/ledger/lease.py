@@ -1,9 +1,8 @@
 """Other processes: which is buying an answer and whether it is alive, and which use the same key now.
 
 A *lease* keeps two kernels from buying the same answer. A thread renews leases, even if user code blocks the event
-loop. Clocks cannot be trusted, so a waiting process checks if the other exists (known at once on the same machine), if
-the lease was renewed within `LEASE_S` of its own monotonic clock, and, of a process on another machine, the time
-written in the lease.
+loop. Clocks cannot be trusted, so a waiting process checks if the other exists, or on another machine if the lease was
+renewed within `LEASE_S` of its own monotonic clock, and the time written in it.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ class LeaseWatch:
         self._seen: dict[tuple[str, int, int], tuple[float, float]] = {}
 
     def holds(self, lease: tuple[str, int, int], owner: str, until: float, now: float) -> bool:
-        """Return whether a lease still holds; `until` is the time written in it, in seconds of the epoch."""
+        """Return whether a lease still holds; `until` is the time written in it, since the epoch."""
         alive = Owner.parse(owner).is_alive()
         if alive is False or (alive is None and now >= until):
             self._seen.pop(lease, None)
@@ -166,8 +165,7 @@ OTHERS: Final = "SELECT session, owner, beat, data FROM presence WHERE client = 
 class Presence:
     """One kernel's row, while it has a run under way, among those with the same salted hash of key and address.
 
-    It is removed when its process is gone, or after ten looks without a change. Looks count instead of seconds, because
-    of locked files, sleeping laptops and wrong clocks.
+    It is removed when its process is gone, or after ten looks without a change: clocks may be wrong, and laptops sleep.
     """
 
     def __init__(self, store: Store, client: str, name: str) -> None:
@@ -185,7 +183,7 @@ class Presence:
             return {}
 
     def look(self, decide: Callable[[Mapping[str, Any]], Any], *, beat: bool = True) -> bool:
-        """Read the others' rows and write ours by `decide`, in one transaction; return False if locked. Thread-safe."""
+        """Read the others' rows and write ours by `decide`, in one transaction; return False if locked."""
         try:
             with self._store.file.writing() as db:
                 others = {name: json.loads(data) for name, data in self._others(db, beat=beat)}

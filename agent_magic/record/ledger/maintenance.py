@@ -142,7 +142,7 @@ def _names_of_files(db: sqlite3.Connection) -> set[str]:
 
 
 def export(file: LedgerFile, path: Path) -> int:
-    """Write every answer as a line of JSON, all or nothing, never over a file that no export wrote. Return how many."""
+    """Write every answer as a line of JSON, never over a file that no export wrote. Return how many."""
     check_folder(path, LedgerError)
     check_regular(path, LedgerError)
     if path == file.path or (path.exists() and path.stat().st_size and not _is_export(path)):
@@ -181,7 +181,7 @@ def _line(file: LedgerFile, row: Row) -> str:
 def recover(damaged: Path, into: LedgerFile) -> int:
     """Copy what SQLite can read of a damaged file, which stays, into another; return the number of answers copied.
 
-    An empty file gets the runs too; any other gets only the answers and the calls of tools that it lacks.
+    Only an empty file gets the runs too.
     """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "damaged"
@@ -253,7 +253,6 @@ def _calls_in(path: Path) -> list[Row]:
 
 
 def _is_call(row: Row) -> bool:
-    """Return whether a row is a call; other tables are read with the columns of `tool_calls`."""
     key, run, agent, number, tool, state, pure, began_at, data = row
     numbers = all(isinstance(one, int) for one in (run, agent, number, pure)) and isinstance(began_at, float)
     texts = isinstance(key, str) and isinstance(tool, str) and isinstance(data, str | None)
@@ -263,8 +262,8 @@ def _is_call(row: Row) -> bool:
 def _rows_by_page(path: Path, table: str, sql: str, holds: Callable[[bytes], bool]) -> Iterator[Row]:
     """Read the rows of a table page by page, even if the tree above the pages is lost, overwriting `path`.
 
-    A leaf page can also be a table's root: each page that may have such rows is copied to the root of a file with this
-    table only, and SQLite reads the table.
+    A leaf page can also be a table's root: each is copied to the root of a file with this table only, which SQLite
+    reads.
     """
     with closing(sqlite3.connect(":memory:")) as db:
         db.execute(table)

@@ -1,7 +1,7 @@
 """What people and graders made of answers, in a ledger: edits, and grades by which later sessions choose a model.
 
-An edit belongs to an agent of a notebook or script and to its request. A renamed notebook has a new home, so edits of
-a notebook that does not exist any more count too, and become the new home's when they are used.
+A renamed notebook has a new home, so edits of a notebook that does not exist any more count too, and become the new
+home's when they are used.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class EditRows:
         self._store.patiently(lambda: self._store.insert(KEEP, *row))
 
     def adopt(self, agent: str, key: str, answer: Answer) -> None:
-        """Store an edit that is used here, if it is from an earlier name of the notebook or script."""
+        """Store an edit used here that is from an earlier name of the notebook."""
         with suppress(*FAILURES):  # it counts in this run, and the next one tries again
             own = self._store.file.read(IS_OWN, self._store.home, agent, key)
             if not own:
@@ -106,7 +106,6 @@ class Graded(NamedTuple):
         job: Fingerprint of the request without model and row; see `agent_magic.declare.step.job_of`.
         answer: Fingerprint of the answer for its row.
         measure: Meaning of `score`: `share`, `mean`, or `error`, where less is better.
-        cost_usd: `None` if the graded run did not buy it.
     """
 
     job: str

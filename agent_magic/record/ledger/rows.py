@@ -2,7 +2,6 @@
 
 A released migration is never changed; a new one follows it. Long texts are kept outside of events, under their digest.
 An answer's row is never changed; its mark, key and checksum let it be served from a damaged file without the rest.
-Texts are UTF-8 that permits lone surrogates and NUL.
 """
 
 from __future__ import annotations

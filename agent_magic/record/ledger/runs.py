@@ -172,7 +172,7 @@ def _lost_note(run: int, began_at: str, finished: int, calls: list[Row]) -> str:
 
 
 def _is_gone(owner: str, began_at: str, until: float | None) -> bool:
-    """Return whether the process of a run is gone; on another machine only its leases can tell."""
+    """Return whether a run's process is gone; on another machine its leases tell."""
     alive = Owner.parse(owner).is_alive()
     if alive is None:
         return time.time() > (until or datetime.fromisoformat(began_at).timestamp() + DAY_S)
@@ -180,7 +180,7 @@ def _is_gone(owner: str, began_at: str, until: float | None) -> bool:
 
 
 def history_of(file: LedgerFile, most: int) -> list[Past]:
-    """Return answers, oldest first, without refusals, and those shared in their runs."""
+    """Return answers, oldest first, without refusals and shared ones."""
     marks = ", ".join("?" * len(MEASURED))
     rows = file.read(
         "SELECT c.name, c.model, c.effort, c.input_tokens, c.output_tokens, c.ttft_s, c.api_s, "  # noqa: S608 - ours
@@ -313,7 +313,7 @@ class _Call(NamedTuple):
 
 
 def _complete(record: RunRecord, file: LedgerFile, run: int) -> None:
-    """Give a killed run its finished answers, and the reason why others are missing."""
+    """Give a killed run its finished answers, and a reason for the missing ones."""
     rows = file.read("SELECT agent, number, state, answer, at_s FROM calls WHERE run = ?", run)
     calls = {(row[0], row[1]): _Call(*row[2:]) for row in rows}
     last = max([0.0, *(event.at_s for event in record.events), *(one.at_s or 0.0 for one in calls.values())])

@@ -77,7 +77,7 @@ def _line(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, object]]) -> s
 
 
 def _step(b: RunRecord, rows: Sequence[Mapping[str, object]]) -> str:
-    """Return the next step: only grades tell which answer is better, only a timeline why one was slower."""
+    """Return the next step: only grades tell which answer is better."""
     changed = next((str(row["agent"]) for row in reversed(rows) if row["text_changed"] is True), "")
     if changed:
         return f"b.judge({single_line(changed)!r}, judge, against=a) tells whose answer is better"

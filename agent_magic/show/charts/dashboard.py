@@ -67,7 +67,7 @@ def run_dashboard(
 
 
 def moments_of(record: RunRecord, until_s: float) -> list[Moment]:
-    """Return the metrics at the end of each bin; `peak` is the maximum within it."""
+    """Return the metrics at the end of each bin; `peak` is its maximum."""
     gauges, found, place = Gauges(slots_of(record)), list[Moment](), 0
     for number in range(1, BINS + 1):
         at_s, peak = until_s * number / BINS, gauges.running

@@ -113,7 +113,7 @@ def _classes_of(record: RunRecord, attempt: Attempt) -> set[str]:
 
 
 def known_limits(record: RunRecord) -> dict[str, float | None]:
-    """Return the concurrency, and the provider's limits if all requests went to one model class."""
+    """Return the concurrency, and the limits if all requests went to one model class."""
     # Limits are per class, so none of them applies to sums over several classes.
     if record.terms is None:
         return {}

@@ -182,7 +182,7 @@ def place_label(
     is_bold: bool = False,
     ink: str = "ink",
 ) -> list[Mark]:
-    """Write a label at the first free place inside the plot, with a line to a point far away; else none."""
+    """Write a label at the first free place inside the plot, with a line to a far point."""
     at_x, at_y = plot.at_x(x), plot.at_y(y)
     width = width_px(words, 11, bold=is_bold)
     for dx, dy in offers:

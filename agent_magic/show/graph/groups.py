@@ -147,7 +147,7 @@ def _stack(plan: Plan, key: str | int, agents: Sequence[int]) -> Group:
 
 
 def _where(plan: Plan, key: int) -> str:
-    """Return a card's heading; beside a loop, the rounds of which are layers, a layer is no help."""
+    """Return a card's heading; beside a loop, a layer is no help."""
     step = plan.agents[key]
     if not step.is_task and not any(one.part is not None and one.part.rounds for one in plan.agents):
         return f"layer {plan.dag.layer[key]}"

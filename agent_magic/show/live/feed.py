@@ -129,7 +129,7 @@ class Feed:
         return {key: {**value} if key in self._body.keyed else value for key, value in self.full.items()}
 
     def _changed(self) -> tuple[set[int], bool]:
-        """Return the agents with new events, and on cards the children of agents that have ended."""
+        """Return the agents with new events, and on cards the children of ended ones."""
         news = self._record.events[self._seen :]
         self._seen += len(news)
         fresh: set[int] = set()
@@ -290,7 +290,7 @@ class CardFeed:
         }
 
     def values(self, now_s: float, *, ended: bool, over: bool) -> dict[str, Any]:
-        """Return the values sent as a whole; the path, which reads every agent, is sent less often."""
+        """Return the values sent as a whole; the path is sent less often."""
         self._ended = self._ended or ended
         late = now_s - self._path_s >= PATH_EVERY_S or self._record.ended_s is not None
         if not (self._ended and late):
