@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 import importlib
 import linecache
+import math
 import os
 import signal
 import sysconfig
 import threading
+import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
 T = TypeVar("T")
+
+AT_ONCE_S: Final = 0.5
+"""Seconds after an interrupt in which another does not raise: it would do so in what the first one cleans up."""
 
 _SIGNALS: Final[Any] = importlib.import_module("_signal")
 """The C part of `signal`: with the handler of `asyncio.run` the Python part took 15 us a call (2026-11-25)."""
@@ -63,12 +68,15 @@ class _Stop:
     def __init__(self) -> None:
         self.pressed, self.raises = False, True
         self._before: Any = None
+        self._raised_s = -math.inf
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         self.pressed = True
         if callable(self._before):
             self._before(signum, frame)
-        if self.raises:
+        now = time.monotonic()
+        if self.raises and now - self._raised_s > AT_ONCE_S:
+            self._raised_s = now
             raise KeyboardInterrupt
 
     def install(self) -> None:

@@ -147,6 +147,30 @@ def test_where_pythons_own_handler_is_in_force_its_interrupt_stays_one():
         signal.signal(signal.SIGINT, before)
 
 
+def test_a_second_stop_at_once_does_not_leave_the_task(presses):
+    """It may come while the first is being handled: a `KeyboardInterrupt` then would end the kernel's loop."""
+    events = []
+
+    def second(frame, event, _):
+        if frame.f_code is run_user_code.__code__:
+            events.append(event)
+            if events[-2:] == ["exception", "line"]:
+                press()
+        return second
+
+    async def main():
+        before = sys.gettrace()
+        sys.settrace(second)
+        try:
+            with pytest.raises(asyncio.CancelledError):
+                run_user_code(press, lambda _: pytest.fail("an interrupt is no error of a value"))
+        finally:
+            sys.settrace(before)
+
+    asyncio.run(main())
+    assert 2 <= len(presses)
+
+
 def test_the_handler_is_back_afterwards(presses):
     """Whatever becomes of the code, the handler is the one from before, or the one that the code has set."""
     before, own = signal.getsignal(signal.SIGINT), signal.SIG_IGN

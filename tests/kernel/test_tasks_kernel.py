@@ -31,7 +31,8 @@ HANGS = """\
 def hangs():
     stream.write("working")    # past those who keep what is printed
     stream.flush()
-    time.sleep(1000)
+    while True:
+        time.sleep(0.01)    # an interrupt just before a long one would be heard after it
 """
 SAYS = """\
 @am.task
