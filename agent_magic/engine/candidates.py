@@ -110,6 +110,7 @@ class Candidates:
         self._kept_back: dict[int, End] = {}  # ends that wait for a decision
         self._causes: dict[int, int] = {}  # of those that are aborted, since a parent did not succeed: which
         self._to_look_at: dict[int, None] = {}
+        self._put_off: dict[int, list[int]] = {}  # steps that do not begin before another one's end, by that
         self._group = {step: group_of(plan.agents[step]) for step in self._ahead_of}
         self._held: dict[str, dict[int, bool]] = {}  # per group, the decided conditions, and how
 
@@ -122,12 +123,9 @@ class Candidates:
 
     def start_due(self, steps: Steps, now: float) -> None:
         """Make those ready that may start now: with an overdue first request, or before their condition."""
-        later = dict[int, None]()
         while self._to_look_at:
             agent, _ = self._to_look_at.popitem()
-            if not self._look_at(steps, agent, now):
-                later[agent] = None
-        self._to_look_at = later
+            self._look_at(steps, agent, now)
         found, _ = self.overdue.take_due(now, lambda step: self._may_be_overdue(steps, step))
         for step in found:
             place = self._place_of[step]
@@ -150,31 +148,32 @@ class Candidates:
         if self._place_of.get(agent) in self._idle:
             self.overdue.launched(agent, now)
 
-    def _look_at(self, steps: Steps, agent: int, now: float) -> bool:
-        """Start a step before its condition, or decide that, if possible; return False to look at it again soon."""
+    def _look_at(self, steps: Steps, agent: int, now: float) -> None:
+        """Start a step before its condition, or decide that, if possible."""
         if steps.state[agent] == PENDING and steps.missing[agent]:
             parents = steps.dag.parents[agent]
             waits_for = self._ahead_of[agent].intersection(parents)
             missing = sum(steps.state[one] != ENDED for one in waits_for)
             needed = (one for one in parents if one not in waits_for)  # without one of them it may not be needed itself
             if steps.missing[agent] == missing and steps.ends.left.keys().isdisjoint(needed):
-                if not self._takes_time(steps, waits_for):
-                    return False
-                self._begin(steps, agent, now)
+                if (at_hand := self._at_hand(steps, waits_for)) is None:
+                    self._begin(steps, agent, now)
+                else:
+                    self._put_off.setdefault(at_hand, []).append(agent)
         elif agent in self._ahead and not steps.missing[agent]:
             self._ahead.discard(agent)
             self._decide(steps, agent, now)
-        return True
 
-    def _takes_time(self, steps: Steps, waits_for: Iterable[int]) -> bool:
-        """Return whether these steps wait for something that is not at hand, such as an answer in the ledger."""
+    def _at_hand(self, steps: Steps, waits_for: Iterable[int]) -> int | None:
+        """Return a step on the way to these whose answer is at hand, such as in the ledger, if nothing takes time."""
+        found: int | None = None
         for one in steps.dag.ancestors(waits_for) | {*waits_for}:
             state = steps.state[one]
-            if state not in {PENDING, READY, RUNNING, ENDED}:
-                return True
-            if state in {READY, RUNNING} and (one in steps.tasks or not self._requests.need(one).free):
-                return True
-        return False
+            if state in {READY, RUNNING} and one not in steps.tasks and self._requests.need(one).free:
+                found = one
+            elif state not in {PENDING, ENDED}:
+                return None
+        return found
 
     def _begin(self, steps: Steps, agent: int, now: float) -> None:
         known = self._held.get(self._group[agent], {})
@@ -313,6 +312,7 @@ class Candidates:
         if (place := self._place_of.get(agent)) in self._idle:
             self._close(steps, place, now)
         self._to_look_at.update((child, None) for child in steps.dag.children[agent] if child in self._ahead_of)
+        self._to_look_at.update(dict.fromkeys(self._put_off.pop(agent, ())))
 
     def _close(self, steps: Steps, place: int, now: float) -> None:
         """Leave out a hedge that is not needed; one that was sent in an earlier try has cost something."""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic.api import Run
 from agent_magic.declare.flow import CONDITION
-from agent_magic.engine.candidates import candidates_of
+from agent_magic.engine.candidates import Candidates, candidates_of
 from agent_magic.engine.conductor.conductor import Conductor
 from agent_magic.engine.contract import Abort, Done, Skipped
 from agent_magic.engine.expected import kinds_of
@@ -336,3 +336,22 @@ def test_a_race_that_is_decided_buys_nothing_for_the_others():
             am.Plan(steps), lambda prompt, _: Reply(9.0 if "slow" in prompt else 1.0), Policy(seed=1), ledger=ledger
         )
         assert asked == len(client.asked)
+
+
+def test_steps_that_are_put_off_are_looked_at_once_per_answer(monkeypatch):
+    """In a run again of many rows, each end concerns its own row: the looks grow with the rows, not their square."""
+    looks, look_at = [0], Candidates._look_at
+
+    def counted(*given):
+        looks[0] += 1
+        look_at(*given)
+
+    monkeypatch.setattr(Candidates, "_look_at", counted)
+    review = am.Agent("review", "R {{ draft }}", each="rows", returns=int)
+    fix = am.Agent("fix", "F {{ item }}", each="rows", when="review < 4", speculate=True)
+    plan = am.Plan([am.Agent("draft", "D {{ item }}", each="rows"), review, fix], {"rows": list(range(100))})
+    ledger = am.Ledger(":memory:")
+    for _ in range(2):
+        looks[0] = 0
+        drive(plan, scripted(5, fix_s=60.0), Policy(60, seed=1), ledger=ledger)
+        assert 100 <= looks[0] <= 600
