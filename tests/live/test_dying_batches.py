@@ -50,10 +50,11 @@ def test_many() -> None:
 
 
 def test_two_processes_share_a_batch(tmp_path: Path) -> None:
-    """Two kernels run one plan on one ledger: one of them sends the batch, and both have all answers."""
+    """Two kernels run one plan on one ledger: each request is in one batch, of either, and both have all answers."""
     with start(latency="none", unlimited=True, batch="takes=1,poll=0.1") as server:
         words = [sys.executable, "-m", "tests.live.dying_batches", server.url, str(tmp_path), "together"]
         both = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) for _ in range(2)]
         said = [json.loads(one.communicate(timeout=120)[0]) for one in both]
         assert [True, True] == [one["ok"] for one in said]
-        assert [8, 1] == [len(names) for names in dying_batches.sent(server.url)]
+        names = [name for part in dying_batches.sent(server.url) for name in part]
+        assert 9 == len(names) == len({*names})  # how many each has sent, their leases decide
