@@ -15,7 +15,7 @@ from agent_magic.api import Run
 from agent_magic.declare.declared import without_value
 from agent_magic.errors import DeclarationError
 from agent_magic.forecast.advice.rules import Finding
-from agent_magic.measure.trial import Setting, Trial
+from agent_magic.measure import Setting, Trial
 from tests.live.virtual import Reply, drive
 from tests.measure.test_trial import trial
 from tests.providers.test_capabilities import Own

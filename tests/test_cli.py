@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from agent_magic import Agent
 from agent_magic.api import Plan
 from agent_magic.cli import main
-from agent_magic.declare.agent import Agent
 from agent_magic.simulator import child
 
 KEY = "sk-" + "ant-api03-" + "A1b2C3d4E5f6G7h8"
@@ -206,8 +206,8 @@ def test_a_context_with_braces_of_its_own_stays_a_value(tmp_path, capsys):
 
 def test_a_script_holds_every_prompt(tmp_path):
     """Quotes, backslashes and control characters survive as Python."""
-    from agent_magic.declare.plan_json import plan_to_dict
-    from agent_magic.notebook.files.scripts import to_script
+    from agent_magic.declare import plan_to_dict
+    from agent_magic.notebook import to_script
 
     plan = Plan(ODD)
     space = {"__name__": "not main"}

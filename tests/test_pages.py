@@ -16,11 +16,11 @@ from urllib.parse import unquote
 
 import pytest
 
+from agent_magic import image, text_file
 from agent_magic.api import Agent, Plan, Policy, Run
-from agent_magic.declare.values import image, text_file
 from agent_magic.errors import AgentMagicError, DeclarationError, SecretFound
-from agent_magic.providers.recorded import Deck
-from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.providers import Deck
+from agent_magic.record import read_cassette
 from agent_magic.show import run_page
 from tests.declare.test_content import png
 from tests.house.source import ROOT

@@ -13,8 +13,7 @@ import pytest
 
 import agent_magic as am
 from agent_magic.errors import CassetteError, DeclarationError, Overloaded, ReplayMiss, SecretFound
-from agent_magic.record.cassette.reading import read_cassette
-from agent_magic.record.history import History
+from agent_magic.record import History, read_cassette
 from agent_magic.simulator import child
 from tests.live.virtual import Reply, drive
 
@@ -227,7 +226,7 @@ class Echo(am.Claude):
 
     async def send(self, request, stream):
         """Say the prompt."""
-        from agent_magic.record.answer import Answer, Usage
+        from agent_magic.record import Answer, Usage
 
         stream.add(request.prompt)
         return Answer(request.prompt, "end_turn", usage=Usage(1, output_tokens=1), model=request.model)

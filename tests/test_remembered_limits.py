@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import agent_magic as am
-from agent_magic.engine.pacing.limits import Reading
+from agent_magic.engine import Reading
 from agent_magic.record.ledger.store import LIMITS_AGE_S
 from tests.live.virtual import Reply, Scripted
 

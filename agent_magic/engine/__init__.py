@@ -64,3 +64,58 @@ reason in the same conversation. While a step calls a function (`Call`), it hold
 * *A queue per limit*: each gave another order, and the longest path stopped going first. Hence a line per class.
 * *Retries inside the request's task*: a task that sleeps through a backoff holds its slot.
 """
+
+# pyright: reportUnusedImport=false
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agent_magic.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from agent_magic.engine.admission.breaker import Fault
+    from agent_magic.engine.admission.budget import Budget, Worst
+    from agent_magic.engine.admission.gate import Gate
+    from agent_magic.engine.admission.key import Key
+    from agent_magic.engine.admission.pool import Pool
+    from agent_magic.engine.admission.prefix import Prefixes
+    from agent_magic.engine.admission.room import Need
+    from agent_magic.engine.calls import Call
+    from agent_magic.engine.conductor.conductor import Conductor
+    from agent_magic.engine.contract import Abort, Backoff, Done, Outcome, Send, Skipped, WakeAt
+    from agent_magic.engine.expected import kinds_of
+    from agent_magic.engine.pacing.limits import Reading, Readings
+    from agent_magic.engine.pacing.pacer import Hold, Pacer
+    from agent_magic.engine.retry import Failure, failure_of
+    from agent_magic.engine.run import Engine
+
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Abort": "agent_magic.engine.contract",
+        "Backoff": "agent_magic.engine.contract",
+        "Budget": "agent_magic.engine.admission.budget",
+        "Call": "agent_magic.engine.calls",
+        "Conductor": "agent_magic.engine.conductor.conductor",
+        "Done": "agent_magic.engine.contract",
+        "Engine": "agent_magic.engine.run",
+        "Failure": "agent_magic.engine.retry",
+        "Fault": "agent_magic.engine.admission.breaker",
+        "Gate": "agent_magic.engine.admission.gate",
+        "Hold": "agent_magic.engine.pacing.pacer",
+        "Key": "agent_magic.engine.admission.key",
+        "Need": "agent_magic.engine.admission.room",
+        "Outcome": "agent_magic.engine.contract",
+        "Pacer": "agent_magic.engine.pacing.pacer",
+        "Pool": "agent_magic.engine.admission.pool",
+        "Prefixes": "agent_magic.engine.admission.prefix",
+        "Reading": "agent_magic.engine.pacing.limits",
+        "Readings": "agent_magic.engine.pacing.limits",
+        "Send": "agent_magic.engine.contract",
+        "Skipped": "agent_magic.engine.contract",
+        "WakeAt": "agent_magic.engine.contract",
+        "Worst": "agent_magic.engine.admission.budget",
+        "failure_of": "agent_magic.engine.retry",
+        "kinds_of": "agent_magic.engine.expected",
+    },
+)

@@ -1,5 +1,6 @@
 """Providers: the interface (`base`), the APIs of vendors (`anthropic`, `chat`), and recordings (`recorded`)."""
 
+# pyright: reportUnusedImport=false
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -12,31 +13,22 @@ from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.request import Request
 
 if TYPE_CHECKING:
+    from agent_magic.providers.anthropic.models import limit_class
+    from agent_magic.providers.base import EVERYTHING
     from agent_magic.providers.dask.client import Dask
+    from agent_magic.providers.http.responses import retry_after_s
     from agent_magic.providers.pool import Pool
     from agent_magic.providers.recorded import Deck, Nobody
-
-__all__ = [
-    "Answer",
-    "Capabilities",
-    "Dask",
-    "Deck",
-    "Key",
-    "Nobody",
-    "Pool",
-    "Provider",
-    "Reading",
-    "Request",
-    "Stream",
-    "Usage",
-]
 
 __getattr__ = lazy_names(
     __name__,
     {
         "Dask": "agent_magic.providers.dask.client",
         "Deck": "agent_magic.providers.recorded",
+        "EVERYTHING": "agent_magic.providers.base",
         "Nobody": "agent_magic.providers.recorded",
         "Pool": "agent_magic.providers.pool",
+        "limit_class": "agent_magic.providers.anthropic.models",
+        "retry_after_s": "agent_magic.providers.http.responses",
     },
 )

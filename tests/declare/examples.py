@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
+from agent_magic import Agent
+from agent_magic.declare import Plan
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import dataclasses
 
 import pytest
 
-from agent_magic.declare.agent import DEFAULT_MODEL, Agent
+from agent_magic import Agent, roles
+from agent_magic.declare import DEFAULT_MODEL
 from agent_magic.declare.options import EFFORTS
-from agent_magic.declare.roles import ROLES
 from agent_magic.declare.validation import RESERVED
 from agent_magic.errors import DeclarationError
 
@@ -148,10 +148,10 @@ def test_neither_prompt_nor_template_is_in_the_repr():
     assert "secret words" not in repr(Agent("a", "secret words"))
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", roles)
 def test_a_role_is_a_system_prompt(role):
     """`role` sends the role's system prompt, `system` the given one, neither sends none."""
-    assert ROLES[role] == Agent("a", "x", role=role).system_text
+    assert roles[role] == Agent("a", "x", role=role).system_text
     assert "mine" == Agent("a", "x", system="mine").system_text
     assert Agent("a", "x").system_text is None
 

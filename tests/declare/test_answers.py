@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from agent_magic import Agent
 from agent_magic.api import Plan
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.answers.reading import Fields, Items, read
-from agent_magic.declare.answers.returns import Returns
+from agent_magic.declare import Fields, Returns
+from agent_magic.declare.answers.reading import Items, read
 from agent_magic.declare.each import Answers
 from agent_magic.errors import InvalidAnswer, UndefinedField
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 
 import agent_magic as am
+from agent_magic import roles
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
-from agent_magic.declare.roles import ROLES
 from agent_magic.errors import PlanError
 from tests.declare.examples import E2
 from tests.record.histories import random_plans
@@ -27,7 +27,7 @@ def test_every_prompt_once_parents_first():
     assert isinstance(one, am.Plan)
     text = one.prompt("baseline", {})
     parts = ["## a\nBe brief.\nAbout bees.", "## b\nBraces {x} and {{ y }}."]
-    end = f"## end\n{ROLES['critic']}\nCompare (your answer to b) with (your answer to a)."
+    end = f"## end\n{roles['critic']}\nCompare (your answer to b) with (your answer to a)."
     assert text.index(parts[0]) < text.index(parts[1]) < text.index(end)
     assert 600 == one["baseline"].max_tokens
 

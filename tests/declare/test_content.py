@@ -16,13 +16,11 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+from agent_magic import Agent, Context, image, pdf, text_file
 from agent_magic.api import Plan as ApiPlan
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.baseline import one_agent
-from agent_magic.declare.content import Attachment, TokenRule, blocks_of
-from agent_magic.declare.context import Context
-from agent_magic.declare.plan import Plan
-from agent_magic.declare.values import as_attachment, image, pdf, text_file
+from agent_magic.declare import Attachment, Plan, one_agent
+from agent_magic.declare.content import TokenRule, blocks_of
+from agent_magic.declare.values import as_attachment
 from agent_magic.errors import AgentMagicError, DeclarationError
 from tests.pdfs import pages
 

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.context import Context
-from agent_magic.declare.plan import Plan
-from agent_magic.declare.plan_json import plan_from_dict
+from agent_magic import Agent, Context
+from agent_magic.declare import Plan, plan_from_dict
 from agent_magic.errors import DeclarationError, PlanError, UndefinedVariable
 
 TWO = (Agent("a", "x", context="rules"), Agent("b", "y {{ a }} {{ rules }}", context="rules"))

@@ -9,9 +9,9 @@ import json
 
 import pytest
 
+from agent_magic import roles
+from agent_magic.declare import Plan
 from agent_magic.declare.coordinator import STRATEGIES, coordinator, read_plan
-from agent_magic.declare.plan import Plan
-from agent_magic.declare.roles import ROLES
 from agent_magic.errors import DeclarationError, PlanError
 
 
@@ -43,7 +43,7 @@ def test_the_number_of_agents_and_the_strategy_are_told():
     assert "at most 4 agents" in asked(agents=4)["coordinator"].system_text
     assert STRATEGIES["phase"] in asked(strategy="phase")["coordinator"].system_text
     schema = json.loads(asked()["coordinator"].schema)
-    assert [*ROLES] == schema["properties"]["agents"]["items"]["properties"]["role"]["enum"]
+    assert [*roles] == schema["properties"]["agents"]["items"]["properties"]["role"]["enum"]
 
 
 @pytest.mark.parametrize(

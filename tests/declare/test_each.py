@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import agent_magic as am
-from agent_magic.declare.context import Context
+from agent_magic import Context
 from agent_magic.declare.each import Part, notes_on_missing, one_of
 from agent_magic.declare.values import as_item
 from agent_magic.errors import DeclarationError, DuplicateAgent, PlanError, UndefinedVariable, UnknownAgent

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 import agent_magic as am
-from agent_magic.declare.cells import to_cell
+from agent_magic import Task
+from agent_magic.declare import to_cell
 from agent_magic.declare.declared import declared
 from agent_magic.declare.grouping import taken_apart
-from agent_magic.declare.task import Task
 from agent_magic.errors import DeclarationError, InvalidAnswer, PlanError, UndefinedField
 from agent_magic.notebook.declaring import read_agents
 

@@ -14,14 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agent_magic as am
-from agent_magic.declare.agent import Agent
+from agent_magic import Agent, Task
 from agent_magic.declare.cells import options_text
 from agent_magic.declare.declared import CHANGED, with_changes
 from agent_magic.declare.options import AGENT, SENT, TASK, escaped, flag_of, options_of, unescaped
-from agent_magic.declare.task import Task
 from agent_magic.errors import DeclarationError
-from agent_magic.notebook.declaring import PARSERS, read_agent
-from agent_magic.notebook.files.scripts import from_script, to_script
+from agent_magic.notebook import PARSERS, from_script, read_agent, to_script
 
 JSONS = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-9, 9) | st.text("ab é", max_size=4),

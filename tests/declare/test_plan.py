@@ -16,10 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.dag import build_dag
+from agent_magic import Agent
+from agent_magic.declare import Plan, build_dag
 from agent_magic.declare.edges import Edge, PlanWarning
-from agent_magic.declare.plan import Plan
 from agent_magic.errors import Cycle, DeclarationError, DuplicateAgent, PlanError, UndefinedVariable, UnknownAgent
 from tests.declare.examples import E1, E2, E3, E5, E6
 

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.declare.agent import Agent
+from agent_magic import Agent, roles
+from agent_magic.declare import Plan, plan_from_dict, plan_to_dict
 from agent_magic.declare.edges import PlanWarning
-from agent_magic.declare.plan import Plan
-from agent_magic.declare.plan_json import plan_from_dict, plan_from_json, plan_to_dict
-from agent_magic.declare.roles import ROLES
+from agent_magic.declare.plan_json import plan_from_json
 from agent_magic.errors import AgentMagicError, Cycle, PlanError, UnknownAgent
 from tests.declare.examples import E2
 
@@ -81,7 +80,7 @@ def plans(draw):
             "max_tokens": draw(st.none() | st.integers(1, 9)),
             "timeout_s": draw(st.none() | st.floats(0.5, 9)),
             "effort": draw(st.sampled_from([None, "low"])),
-            **draw(st.sampled_from([{}, {"system": ""}, {"system": "s"}, {"role": min(ROLES)}])),
+            **draw(st.sampled_from([{}, {"system": ""}, {"system": "s"}, {"role": min(roles)}])),
         }
         prompt = f"p{text}" + "".join(f"{{{{ {use} }}}}" for use in sorted(uses))
         agents.append(Agent(name, prompt, after=tuple(after), **options))

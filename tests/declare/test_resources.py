@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.declare.plan_json import plan_from_dict, plan_to_dict
-from agent_magic.declare.resources import Held, held_by, overlap, resource
-from agent_magic.declare.task import Task
-from agent_magic.declare.tool import tool
+from agent_magic import Agent, Task, resource, tool
+from agent_magic.declare import Plan, plan_from_dict, plan_to_dict
+from agent_magic.declare.resources import Held, held_by, overlap
 from agent_magic.engine.calls import Resources
 from agent_magic.errors import DeclarationError, PlanError
 

@@ -19,10 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model, field_validator, with_config
 
+from agent_magic import Agent
 from agent_magic.api import Plan
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.answers.reading import Fields, as_json, plain
-from agent_magic.declare.answers.returns import Check, Returns, look_up
+from agent_magic.declare import Fields, Returns
+from agent_magic.declare.answers.reading import as_json, plain
+from agent_magic.declare.answers.returns import Check, look_up
 from agent_magic.declare.answers.schema import (
     MOST_OPTIONAL,
     MOST_UNIONS,

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.declare.plan_json import plan_from_dict, plan_to_dict
+from agent_magic import Agent
+from agent_magic.declare import Plan, plan_from_dict, plan_to_dict
 from agent_magic.errors import DeclarationError
 
 ROWS = {"rows": ["a", "../b"]}

@@ -19,8 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, field_validator
 
+from agent_magic import ServerTool, Tool, tool
+from agent_magic.declare import tools_of
 from agent_magic.declare.answers.schema import MOST_OPTIONAL, MOST_UNIONS, counted
-from agent_magic.declare.tool import MOST_STRICT, ServerTool, Tool, tool, tools_of
+from agent_magic.declare.tool import MOST_STRICT
 from agent_magic.errors import DeclarationError, InvalidArguments
 from agent_magic.simulator.tools import check_schema
 

@@ -9,9 +9,8 @@ import sys
 
 import pytest
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.declare.plan_json import plan_to_dict
+from agent_magic import Agent
+from agent_magic.declare import Plan, plan_to_dict
 from agent_magic.declare.user_code import run_user_code
 from agent_magic.declare.values import items_now
 from agent_magic.errors import AgentMagicError, DeclarationError

@@ -49,7 +49,7 @@ from PIL import Image
 from pydantic import BaseModel, ConfigDict
 
 import agent_magic as am
-from agent_magic.declare.context import Context
+from agent_magic import Context
 from agent_magic.declare.tool_result import result_text
 from agent_magic.declare.values import (
     as_json,

@@ -15,7 +15,7 @@ import agent_magic as am
 from agent_magic import forecast, measure, record
 from agent_magic.api import Run
 from agent_magic.forecast.estimate.value import Estimate
-from agent_magic.measure.trial import Trial
+from agent_magic.measure import Trial
 from tests.docs.test_site import load
 from tests.house.source import ROOT
 from tests.show.story import finished_run, layered_plan

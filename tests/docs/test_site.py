@@ -15,10 +15,9 @@ from pygments.token import STANDARD_TYPES
 import agent_magic
 from agent_magic import cli, errors
 from agent_magic.measure import frames
-from agent_magic.notebook.declaring import PARSERS
+from agent_magic.notebook import PARSERS, VERBS
 from agent_magic.notebook.settings import Settings
-from agent_magic.notebook.verbs import VERBS
-from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.record import read_cassette
 from agent_magic.simulator.options import make_parser
 from tests.house.source import ROOT
 

@@ -10,11 +10,10 @@ import heapq
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_magic.engine.conductor.conductor import Conductor
-from agent_magic.engine.contract import Abort, Backoff, Done, Reopened, Send, Skipped, WakeAt
-from agent_magic.engine.policy import Policy
-from agent_magic.engine.retry import Failure
-from agent_magic.record.events import AgentEnded, AgentReady
+from agent_magic import Policy
+from agent_magic.engine import Abort, Backoff, Conductor, Done, Failure, Send, Skipped, WakeAt
+from agent_magic.engine.contract import Reopened
+from agent_magic.record import AgentEnded, AgentReady
 
 LONG_S = 1e9
 OK = "ok"

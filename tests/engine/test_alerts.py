@@ -10,10 +10,11 @@ import pickle
 import pytest
 
 import agent_magic as am
+from agent_magic import TokenPrice
 from agent_magic.engine.alerts import DEFAULT_RULES, RECENT, AlertWatch, Episode, Rule, episodes_of, rules_of
 from agent_magic.errors import DeclarationError, Overloaded
 from agent_magic.measure.frames import ALERTS
-from agent_magic.record.prices import Prices, TokenPrice
+from agent_magic.record import Prices
 from tests.live.virtual import Reply, Scripted, drive
 
 

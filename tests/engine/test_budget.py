@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.engine.admission.budget import Budget, Worst
+from agent_magic.engine import Budget, Worst
 
 
 def test_siblings_in_flight_cannot_cross_the_cap_together():

@@ -10,15 +10,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
+from agent_magic import Agent, Policy, Verdict
+from agent_magic.declare import Plan
 from agent_magic.declare.resources import Held
-from agent_magic.engine.calls import Call, Calls, Resources, Result, Verdict, Wanted
-from agent_magic.engine.contract import Abort, Ask, Begin, Done, Outcome, Send, WakeAt
-from agent_magic.engine.policy import Policy
-from agent_magic.engine.run import CUT, SPEAK, Engine
-from agent_magic.record.answer import TOOL_USE, Answer, Price, Usage
-from agent_magic.record.results import RunRecord
+from agent_magic.engine import Abort, Call, Done, Engine, Outcome, Send, WakeAt
+from agent_magic.engine.calls import Calls, Resources, Result, Wanted
+from agent_magic.engine.contract import Ask, Begin
+from agent_magic.engine.run import CUT, SPEAK
+from agent_magic.record import Answer, Price, RunRecord, Usage
+from agent_magic.record.answer import TOOL_USE
 from tests.engine.whole import Script
 from tests.engine.whole_scene import Asked, Scene
 

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magic.declare.dag import build_dag
-from agent_magic.engine.conductor.conductor import Conductor
-from agent_magic.engine.contract import Backoff, Done, Send, WakeAt
-from agent_magic.engine.policy import Policy, Schedule
-from agent_magic.engine.retry import Failure
-from agent_magic.record.events import AgentEnded, AgentReady
+from agent_magic import Policy
+from agent_magic.declare import build_dag
+from agent_magic.engine import Backoff, Conductor, Done, Failure, Send, WakeAt
+from agent_magic.engine.policy import Schedule
+from agent_magic.record import AgentEnded, AgentReady
 from tests.declare.examples import E1, E2, E3, E5, E6
 from tests.engine.clockwork import Clockwork, Step
 

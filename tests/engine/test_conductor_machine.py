@@ -11,12 +11,12 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agent_magic.declare.dag import build_dag
-from agent_magic.engine.conductor.conductor import Conductor
-from agent_magic.engine.contract import Abort, Backoff, Done, Reopened, Send, Skipped, WakeAt
-from agent_magic.engine.policy import Policy, Schedule
-from agent_magic.engine.retry import Failure
-from agent_magic.record.events import AgentEnded, AgentReady
+from agent_magic import Policy
+from agent_magic.declare import build_dag
+from agent_magic.engine import Abort, Backoff, Conductor, Done, Failure, Send, Skipped, WakeAt
+from agent_magic.engine.contract import Reopened
+from agent_magic.engine.policy import Schedule
+from agent_magic.record import AgentEnded, AgentReady
 
 MOST = 7
 steps = st.integers(1, 64).map(lambda one: one / 16)

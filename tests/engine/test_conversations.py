@@ -16,23 +16,17 @@ from datetime import UTC, datetime
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.declare.task import Task
-from agent_magic.declare.tool import tool
-from agent_magic.engine.calls import Result, Verdict
-from agent_magic.engine.contract import UNSENT, Abort, Ask, Begin, Outcome, Send, WakeAt
-from agent_magic.engine.policy import Policy
+from agent_magic import Agent, Policy, Task, Verdict, tool
+from agent_magic.declare import Plan
+from agent_magic.engine import Abort, Engine, Outcome, Send, WakeAt, failure_of
+from agent_magic.engine.calls import Result
+from agent_magic.engine.contract import UNSENT, Ask, Begin
 from agent_magic.engine.requests import PlanRequests
-from agent_magic.engine.retry import failure_of
-from agent_magic.engine.run import CUT, Engine
+from agent_magic.engine.run import CUT
 from agent_magic.errors import Overloaded
-from agent_magic.record.answer import Answer, Price, Usage
+from agent_magic.record import Answer, ModelFacts, Price, Prices, RunRecord, Usage
 from agent_magic.record.events import TICKS_PER_S
 from agent_magic.record.phases import phases_of
-from agent_magic.record.prices import Prices
-from agent_magic.record.results import RunRecord
-from agent_magic.record.terms import ModelFacts
 
 MODEL = "claude-haiku-5-5"
 MODELS = [MODEL, MODEL, "", ""]

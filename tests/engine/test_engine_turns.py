@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from agent_magic.engine.policy import Policy
+from agent_magic import Policy
 from agent_magic.engine.retry import PASSED_ON, judge
-from agent_magic.record.answer import Answer, Usage
+from agent_magic.record import Answer, Usage
 from tests.live.virtual import Reply, drive
 
 
 def test_a_request_for_a_tool_is_never_a_success():
     """It is a turn. Without tools the agent fails after one request, and says why; its child is skipped."""
-    from agent_magic.declare.agent import Agent
-    from agent_magic.declare.plan import Plan
+    from agent_magic import Agent
+    from agent_magic.declare import Plan
 
     plan = Plan([Agent("a", "x"), Agent("b", "{{ a }}")])
     record, client = drive(plan, lambda *_: Reply(stop_reason="tool_use"), Policy(max_attempts=3, seed=1))

@@ -7,12 +7,10 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.step import prompt_of
-from agent_magic.declare.task import Task
+from agent_magic import Agent, Task
+from agent_magic.declare import prompt_of
 from agent_magic.engine.expected import expected_work_s
-from agent_magic.record.events import on_grid
-from agent_magic.record.history import History, Past
+from agent_magic.record import History, Past, on_grid
 
 
 def past(agent, api_s, model="m", tokens=100, *, simulated=False):

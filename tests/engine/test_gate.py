@@ -5,12 +5,8 @@
 
 from __future__ import annotations
 
-from agent_magic.engine.admission.budget import Budget, Worst
-from agent_magic.engine.admission.gate import Gate
-from agent_magic.engine.admission.pool import Pool
-from agent_magic.engine.admission.room import Need
-from agent_magic.engine.pacing.limits import Limits
-from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic import Limits
+from agent_magic.engine import Budget, Gate, Need, Pacer, Pool, Worst
 
 MODEL = "claude-haiku-5-5"
 

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
+from agent_magic import Agent, Policy
+from agent_magic.declare import Plan
 from agent_magic.engine.admission.prefix import best_ttl, expected_starts_s, shared_prefixes, with_lives
-from agent_magic.engine.policy import Policy
-from agent_magic.record.terms import ModelFacts
+from agent_magic.record import ModelFacts
 
 SHARED = "x" * 4000
 CHAIN = Plan(

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agent_magic as am
-from agent_magic.declare.dag import build_dag
+from agent_magic import Policy
+from agent_magic.declare import build_dag
+from agent_magic.engine import kinds_of
 from agent_magic.engine.conductor.queues import Order, Queues
-from agent_magic.engine.expected import kinds_of
-from agent_magic.engine.policy import Policy
 from tests.live.virtual import Reply, drive
 
 KINDS = ["quick", "slow"] * 4

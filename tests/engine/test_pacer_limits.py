@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.engine.pacing.limits import KINDS, Limits, Reading, Readings
-from agent_magic.engine.pacing.pacer import Hold, Pacer
+from agent_magic import Limits
+from agent_magic.engine import Hold, Pacer, Reading, Readings
+from agent_magic.engine.pacing.limits import KINDS
 from agent_magic.errors import DeclarationError
-from agent_magic.forecast.provider import Provider
+from agent_magic.forecast import Provider
+from agent_magic.record import Ceiling
 from agent_magic.record.reasons import REASONS
-from agent_magic.record.terms import Ceiling
 
 
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf")])

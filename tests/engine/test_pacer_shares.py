@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magic.engine.pacing.limits import Limits
-from agent_magic.engine.pacing.pacer import Hold, Pacer
+from agent_magic import Limits
+from agent_magic.engine import Hold, Pacer
 from agent_magic.engine.pacing.share import (
     BEAT_S,
     IDLE,
@@ -25,7 +25,7 @@ from agent_magic.engine.pacing.share import (
     row_of,
     shares_of,
 )
-from agent_magic.record.terms import Ceiling
+from agent_magic.record import Ceiling
 from benchmarks.rate_kernels import Kernel, of_scene, together
 from benchmarks.rate_world import Server
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magic.engine.pacing.pacer import Hold, Pacer
+from agent_magic.engine import Hold, Pacer
 from benchmarks.rate_world import Naive, Paced, Secret, Server, World, draw
 
 INPUT = {"inputs": (1000, 0.5)}

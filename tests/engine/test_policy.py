@@ -9,7 +9,7 @@ import dataclasses
 
 import pytest
 
-from agent_magic.engine.policy import Policy
+from agent_magic import Policy
 from agent_magic.errors import DeclarationError
 
 

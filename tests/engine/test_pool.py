@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agent_magic.engine.admission.pool import Pool, Seat
+from agent_magic.engine import Pool
+from agent_magic.engine.admission.pool import Seat
 
 
 def fill(seat: Seat) -> bool:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent_magic.engine.admission.budget import Worst
-from agent_magic.engine.admission.gate import Gate
-from agent_magic.engine.admission.prefix import PATIENCE_S, Prefixes, paying_groups
-from agent_magic.engine.admission.room import Hold, Need
-from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.record.answer import NOTHING_USED, Usage
-from agent_magic.record.terms import ModelFacts
+from agent_magic.engine import Gate, Need, Pacer, Prefixes, Worst
+from agent_magic.engine.admission.prefix import PATIENCE_S, paying_groups
+from agent_magic.engine.admission.room import Hold
+from agent_magic.record import NOTHING_USED, ModelFacts, Usage
 
 LIFE_S = 300.0
 GROUP = ["a", "a", "a", None]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agent_magic.declare.dag import build_dag
+from agent_magic import Policy
+from agent_magic.declare import build_dag
 from agent_magic.engine.conductor.queues import Order, Queues
-from agent_magic.engine.policy import Policy
 
 
 def three_in_a_line() -> Queues:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.engine.retry import Failure, backoff_s, failure_of
+from agent_magic.engine import Failure, failure_of
+from agent_magic.engine.retry import backoff_s
 from agent_magic.errors import (
     CallError,
     Capped,

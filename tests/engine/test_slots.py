@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.declare.dag import build_dag
-from agent_magic.engine.policy import Policy
-from agent_magic.engine.retry import Failure, Slots, failure_of
+from agent_magic import Policy
+from agent_magic.declare import build_dag
+from agent_magic.engine import Failure, failure_of
+from agent_magic.engine.retry import Slots
 from agent_magic.errors import Overloaded, RateLimited, Rejected, Truncated, Unreachable
 from tests.engine.clockwork import Clockwork, Step
 

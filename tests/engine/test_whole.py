@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_magic.engine.policy import Policy
+from agent_magic import Policy
 from tests.engine.whole_cases import CASES
 from tests.engine.whole_draws import ENDLESS, anything, fates, good, scenes, seconds, tokens
 from tests.engine.whole_scene import Asked

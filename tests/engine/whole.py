@@ -13,23 +13,27 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.dag import build_dag
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.admission.breaker import Fault
-from agent_magic.engine.admission.budget import Worst
-from agent_magic.engine.admission.prefix import Prefixes
-from agent_magic.engine.admission.room import Need
-from agent_magic.engine.contract import Abort, Done, Outcome, Send, WithoutCalls
-from agent_magic.engine.retry import failure_of
-from agent_magic.engine.run import Engine
+from agent_magic import Agent
+from agent_magic.declare import Plan, build_dag
+from agent_magic.engine import Abort, Done, Engine, Fault, Need, Outcome, Prefixes, Send, Worst, failure_of
+from agent_magic.engine.contract import WithoutCalls
 from agent_magic.errors import Late, RateLimited
 from agent_magic.forecast.virtual import NEVER, Flight, VirtualDriver
-from agent_magic.providers.anthropic.models import limit_class
-from agent_magic.record.answer import NOTHING_USED, PAUSED, Answer, Price, Usage
-from agent_magic.record.events import AgentEnded, AgentReady, AgentReopened, BackoffStarted, on_grid
-from agent_magic.record.request import Request
-from agent_magic.record.results import RunRecord
+from agent_magic.providers import limit_class
+from agent_magic.record import (
+    NOTHING_USED,
+    AgentEnded,
+    AgentReady,
+    AgentReopened,
+    Answer,
+    BackoffStarted,
+    Price,
+    Request,
+    RunRecord,
+    Usage,
+    on_grid,
+)
+from agent_magic.record.answer import PAUSED
 from tests.engine.whole_book import USD, WIRE_S, Book
 from tests.engine.whole_scene import ANSWERS, FAULTS, PRODUCES, Asked, Scene
 

@@ -13,14 +13,14 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from agent_magic.engine.admission.prefix import PATIENCE_S
-from agent_magic.providers.anthropic.models import limit_class
+from agent_magic.providers import limit_class
 from tests.engine.whole_shared import EXACT_S, KEY_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from agent_magic.engine import Failure
     from agent_magic.engine.admission.breaker import Blame
-    from agent_magic.engine.retry import Failure
     from tests.engine.whole import Whole
     from tests.engine.whole_scene import Asked
     from tests.engine.whole_shared import Shared

@@ -14,18 +14,13 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.engine import Budget, Conductor, Gate, Key, Prefixes, WakeAt
+from agent_magic.engine import Pool as Session
 from agent_magic.engine.admission import breaker
 from agent_magic.engine.admission.breaker import BurnBreaker, ErrorBreaker
-from agent_magic.engine.admission.budget import Budget
-from agent_magic.engine.admission.gate import Gate
-from agent_magic.engine.admission.key import Key
-from agent_magic.engine.admission.pool import Pool as Session
 from agent_magic.engine.admission.pool import Seat
-from agent_magic.engine.admission.prefix import Prefixes
 from agent_magic.engine.calls import Holding
-from agent_magic.engine.conductor.conductor import Conductor
 from agent_magic.engine.conductor.queues import Barrier
-from agent_magic.engine.contract import WakeAt
 from agent_magic.engine.pacing import class_pacer
 from agent_magic.engine.pacing import window as pacer_window
 from agent_magic.engine.pacing.bucket import Bucket

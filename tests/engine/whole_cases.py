@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent_magic.engine.policy import Policy
+from agent_magic import Policy
 from tests.engine.whole_scene import Asked, Scene
 
 OPUS = "claude-opus-5"

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from agent_magic.engine.policy import Policy
+from agent_magic import Policy
 from tests.engine.whole_scene import FAULTS, Asked, Scene
 
 MOST = 9

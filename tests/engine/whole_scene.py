@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent_magic.engine.policy import Policy
+from agent_magic import Policy
 from agent_magic.errors import Overloaded, RateLimited, Refused, Rejected, Truncated, Unreachable
 
 FAULTS: dict[str, Any] = {

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from agent_magic.providers.anthropic.models import limit_class
+from agent_magic.providers import limit_class
 
 if TYPE_CHECKING:
     from tests.engine.whole import Whole

@@ -11,19 +11,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from agent_magic.engine.admission.key import Key
-from agent_magic.engine.admission.pool import Pool as Slots
-from agent_magic.engine.pacing.limits import Limits as Told
-from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic import Limits as Told
+from agent_magic.engine import Key, Pacer
+from agent_magic.engine import Pool as Slots
 from agent_magic.forecast.virtual import VirtualClock
+from agent_magic.providers import limit_class
 from agent_magic.providers.anthropic.errors import read_headers
-from agent_magic.providers.anthropic.models import limit_class
 from agent_magic.simulator.rate_limits import Limit, Limits, Pool
 from tests.engine.whole import Whole
 from tests.engine.whole_shared import Shared
 
 if TYPE_CHECKING:
-    from agent_magic.engine.pacing.limits import Readings
+    from agent_magic.engine import Readings
     from agent_magic.simulator.rate_limits import Denial
     from tests.engine.whole_scene import Asked, Scene
 

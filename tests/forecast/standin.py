@@ -12,15 +12,15 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
-from agent_magic.engine.admission.key import Key
-from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic.engine import Key, Pacer
 from agent_magic.errors import Overloaded, RateLimited, Rejected
-from agent_magic.live.driver import Driver
+from agent_magic.live import Driver
+from agent_magic.providers import EVERYTHING, limit_class
 from agent_magic.providers.anthropic.client import body
 from agent_magic.providers.anthropic.errors import empty_limit, read_headers
-from agent_magic.providers.anthropic.models import limit_class, min_cacheable_tokens
-from agent_magic.providers.base import EVERYTHING, Provider
-from agent_magic.record.answer import Answer, Usage
+from agent_magic.providers.anthropic.models import min_cacheable_tokens
+from agent_magic.providers.base import Provider
+from agent_magic.record import Answer, Usage
 from agent_magic.simulator.api import ApiError
 from agent_magic.simulator.models import MODELS, parse_latency
 from agent_magic.simulator.rate_limits import Allowance

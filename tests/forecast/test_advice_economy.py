@@ -9,9 +9,8 @@ import pytest
 
 import agent_magic as am
 from agent_magic.api import Run
-from agent_magic.forecast.evidence import rows_of
-from agent_magic.record.history import History
-from agent_magic.record.prices import Prices
+from agent_magic.forecast import rows_of
+from agent_magic.record import History, Prices
 from tests.live.virtual import Reply, drive
 
 SONNET = "claude-sonnet-5-5"

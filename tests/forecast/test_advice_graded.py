@@ -7,7 +7,7 @@ from typing import Any
 
 import agent_magic as am
 from agent_magic.api import Run
-from agent_magic.measure.trial import Setting, Trial
+from agent_magic.measure import Setting, Trial
 from tests.live.virtual import Reply, drive
 from tests.measure.test_trial import trial
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic.errors import DeclarationError, PlanError, UnknownAgent
-from agent_magic.record.history import History
+from agent_magic.record import History
 from tests.live.virtual import MODEL, Reply, drive
 
 OTHER = "claude-opus-5-5"

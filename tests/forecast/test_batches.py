@@ -13,12 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agent_magic as am
+from agent_magic import Agent, Policy
 from agent_magic.api import Run
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import Plan
 from agent_magic.errors import Overloaded, PlanError, RateLimited
-from agent_magic.show.explore import Choice, Explorer
+from agent_magic.show import Choice, Explorer
 from agent_magic.simulator import start
 from tests.live.test_other_models import agents, cascade, look_up, sure
 from tests.live.virtual import MODEL, Reply, drive

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 import pytest
 
 import agent_magic as am
+from agent_magic import Limits, calibration
 from agent_magic.api import Agent, Ledger, Plan, Policy, Run
-from agent_magic.engine.pacing.limits import Limits
-from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.forecast.calibration import calibration
+from agent_magic.engine import Pacer
 from tests.live.virtual import MODEL, Reply, Scripted, drive
 
 CHEAP, DEAR = "claude-haiku-5-5", "claude-sonnet-5-5"

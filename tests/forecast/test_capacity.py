@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import agent_magic as am
+from agent_magic import Policy, roi
 from agent_magic.api import Run
-from agent_magic.engine.policy import Policy
 from agent_magic.errors import AgentMagicError
-from agent_magic.forecast.capacity import CAPACITY, roi
-from agent_magic.measure.metrics import summarize
-from agent_magic.measure.server import CONSTANT, Server
+from agent_magic.forecast.capacity import CAPACITY
+from agent_magic.measure import Server, summarize
+from agent_magic.measure.server import CONSTANT
 from tests.forecast.test_remaining import run_on
 from tests.measure.test_path import graphs, run_of
 from tests.measure.test_server import drawn

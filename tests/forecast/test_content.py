@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from agent_magic import pdf
 from agent_magic.api import Agent, Claude, Plan, Policy, Run
-from agent_magic.declare.content import Attachment
-from agent_magic.declare.values import pdf
+from agent_magic.declare import Attachment
 from agent_magic.forecast.work import Evidence
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from tests.pdfs import pages

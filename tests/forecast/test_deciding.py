@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import agent_magic as am
-from agent_magic.declare.plan import Plan
-from agent_magic.forecast.forecast import Forecaster, Scenario
-from agent_magic.record.results import RunRecord
+from agent_magic.declare import Plan
+from agent_magic.forecast import Forecaster, Scenario
+from agent_magic.record import RunRecord
 from tests.live.virtual import Reply, drive
 
 DRAFT = am.Agent("draft", "Write. {{ critic }}", until="critic", rounds=5)

@@ -10,16 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agent_magic as am
+from agent_magic import Task, TokenPrice
 from agent_magic.api import Agent, Claude, Ledger, Plan, Policy
-from agent_magic.declare.task import Task
 from agent_magic.forecast.estimate.agents import ASSUMED_OUTPUT_TOKENS
-from agent_magic.live.ahead import foresee
-from agent_magic.providers.anthropic.models import SPEEDS, limit_class
-from agent_magic.providers.base import EVERYTHING, Provider
-from agent_magic.record.answer import Answer, Usage
-from agent_magic.record.history import Past
-from agent_magic.record.prices import TokenPrice
-from agent_magic.record.terms import Ceiling
+from agent_magic.live import foresee
+from agent_magic.providers import EVERYTHING, limit_class
+from agent_magic.providers.anthropic.models import SPEEDS
+from agent_magic.providers.base import Provider
+from agent_magic.record import Answer, Ceiling, Past, Usage
 from tests.record.histories import answered
 
 MODEL = "claude-haiku-5-5"

@@ -14,18 +14,16 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 import agent_magic as am
+from agent_magic import Agent, Policy, TokenPrice
 from agent_magic.api import Run
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.admission.key import PATIENCE_S, Key
-from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import Plan
+from agent_magic.engine import Key, Pacer
+from agent_magic.engine.admission.key import PATIENCE_S
 from agent_magic.errors import DeclarationError, Overloaded, UnknownAgent
-from agent_magic.forecast.forecast import Forecaster, Scenario
-from agent_magic.live.earlier import Earlier
-from agent_magic.measure.metrics import summarize
-from agent_magic.record.history import History, answers_of
-from agent_magic.record.prices import TokenPrice
+from agent_magic.forecast import Forecaster, Scenario
+from agent_magic.live import Earlier
+from agent_magic.measure import summarize
+from agent_magic.record import History, answers_of
 from tests.live.virtual import MODEL, Reply, Scripted, drive
 
 TICK_S = 1e-4

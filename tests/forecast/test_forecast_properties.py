@@ -11,12 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_magic import Agent, Policy, TokenPrice
 from agent_magic.api import Run
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import Plan
 from agent_magic.errors import Rejected
-from agent_magic.record.prices import TokenPrice
 from tests.forecast.bruteforce import play
 from tests.live.virtual import MODEL, Reply, drive
 

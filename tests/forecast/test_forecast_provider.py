@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_magic import Agent, Policy
 from agent_magic.api import Run
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.policy import Policy
-from agent_magic.forecast.provider import Provider, Refusal
-from agent_magic.record.terms import Ceiling
+from agent_magic.declare import Plan
+from agent_magic.engine import Pacer
+from agent_magic.forecast import Provider
+from agent_magic.forecast.provider import Refusal
+from agent_magic.record import Ceiling
 from tests.live.virtual import Reply, drive
 
 PER_MINUTE, CAPACITY = 12_000.0, 200.0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from agent_magic.engine import Pacer
 from agent_magic.engine.pacing.class_pacer import Ticket
-from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.forecast.provider import Provider
-from agent_magic.record.terms import Ceiling
+from agent_magic.forecast import Provider
+from agent_magic.record import Ceiling
 
 LIMITS = {"m": {"requests": Ceiling(1000, 900), "input": Ceiling(2e6, 1e6), "output": Ceiling(400_000, 100_000)}}
 LATER_S = 60.0

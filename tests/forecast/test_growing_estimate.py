@@ -8,11 +8,11 @@ import pytest
 from pydantic import BaseModel
 
 import agent_magic as am
-from agent_magic.declare.plan import Plan as Declared
+from agent_magic.declare import Plan as Declared
 from agent_magic.forecast.loads import under_load
+from agent_magic.notebook import Session
 from agent_magic.notebook.planning import Resumed, _outlay
-from agent_magic.notebook.session import Session
-from agent_magic.record.history import History
+from agent_magic.record import History
 from tests.live.virtual import MODEL, Reply, drive
 
 MAP = am.Plan(

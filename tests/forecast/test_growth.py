@@ -9,13 +9,12 @@ import pytest
 from agent_magic.api import Agent, Plan, Run
 from agent_magic.engine.expected import expected_work_s
 from agent_magic.errors import DeclarationError
+from agent_magic.forecast import rows_of
 from agent_magic.forecast.estimate.agents import guess_all
-from agent_magic.forecast.evidence import rows_of
 from agent_magic.forecast.pilot import pilot_agents
-from agent_magic.live.ahead import foresee
+from agent_magic.live import foresee
+from agent_magic.record import History, RunRecord
 from agent_magic.record.cassette.reading import RecordedAgent
-from agent_magic.record.history import History
-from agent_magic.record.results import RunRecord
 from tests.live.virtual import Reply, drive
 
 

@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agent_magic as am
+from agent_magic import Policy
 from agent_magic.api import Plan, Run
-from agent_magic.engine.policy import Policy
 from agent_magic.forecast.one_by_one import MOST_AT_ONCE
 from agent_magic.measure.compare import measure_against
-from agent_magic.record.events import AgentReopened
+from agent_magic.record import AgentReopened
 from agent_magic.show.text import run_line
 from tests.forecast.test_forecast_properties import EIGHTHS, plans, recorded
 from tests.live.virtual import Reply, drive

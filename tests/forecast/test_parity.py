@@ -23,10 +23,9 @@ from typing import Annotated, Literal, TypedDict
 import pytest
 from pydantic import Field
 
+from agent_magic import Agent, Policy
 from agent_magic.api import Run
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import Plan
 from tests.forecast.standin import StandIn, run_on
 
 CLOSE, CLOSE_REFUSED, CLOSE_FAILING = 0.001, 0.01, 0.05

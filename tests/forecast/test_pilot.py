@@ -10,7 +10,7 @@ import asyncio
 import pytest
 
 from agent_magic.api import Agent, Ledger, Plan
-from agent_magic.declare.plan import Plan as DeclaredPlan
+from agent_magic.declare import Plan as DeclaredPlan
 from agent_magic.errors import DeclarationError
 from agent_magic.forecast.pilot import pilot_agents
 from tests.live.virtual import Reply, Scripted

@@ -7,15 +7,25 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.declare.task import Task
-from agent_magic.engine.policy import Policy
+from agent_magic import Agent, Policy, Task
+from agent_magic.declare import Plan
 from agent_magic.forecast.remaining import remaining
-from agent_magic.measure.server import CONSTANT, Server
-from agent_magic.record.answer import Answer, Price, Usage
-from agent_magic.record.events import AgentEnded, AgentReady, AttemptEnded, AttemptStarted, Event, FirstToken, RunEnded
-from agent_magic.record.history import History, Past
+from agent_magic.measure import Server
+from agent_magic.measure.server import CONSTANT
+from agent_magic.record import (
+    AgentEnded,
+    AgentReady,
+    Answer,
+    AttemptEnded,
+    AttemptStarted,
+    Event,
+    FirstToken,
+    History,
+    Past,
+    Price,
+    RunEnded,
+    Usage,
+)
 from tests.live.virtual import Reply, drive
 from tests.measure.test_server import drawn, served
 from tests.record.histories import answered
@@ -23,7 +33,7 @@ from tests.show.calling import calling_run
 from tests.show.story import MODEL, REQUEST, business_run, finished_run, plan_of, record_of
 
 if TYPE_CHECKING:
-    from agent_magic.record.results import RunRecord
+    from agent_magic.record import RunRecord
 
 
 def past(name: str, *seconds: float, simulated: bool = False) -> list[Past]:

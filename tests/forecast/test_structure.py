@@ -9,12 +9,11 @@ import pytest
 
 import agent_magic as am
 from agent_magic.api import Ledger, Run
+from agent_magic.forecast import Forecaster, rows_of
 from agent_magic.forecast.advice.advice import several_or_one
 from agent_magic.forecast.advice.finding import Outlook
 from agent_magic.forecast.advice.structure import awaits_in_loops
-from agent_magic.forecast.evidence import rows_of
-from agent_magic.forecast.forecast import Forecaster
-from agent_magic.record.history import History
+from agent_magic.record import History
 from agent_magic.show.advice import advice_page
 from tests.live.virtual import Reply, Scripted, drive
 

@@ -16,12 +16,11 @@ from typing import Any
 
 import pytest
 
+from agent_magic import Task, resource, tool
 from agent_magic.api import Agent, Plan, Policy, Run, start
-from agent_magic.declare.resources import resource
-from agent_magic.declare.task import Task
-from agent_magic.declare.tool import tool
-from agent_magic.providers.base import EVERYTHING, Provider
-from agent_magic.record.answer import Answer, Usage
+from agent_magic.providers import EVERYTHING
+from agent_magic.providers.base import Provider
+from agent_magic.record import Answer, Usage
 from tests.live.virtual import run_virtually
 
 CLOSE = 0.02

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import agent_magic
-from agent_magic.record.results import AgentResult
+from agent_magic.record import AgentResult
 from tests.house.source import heavy_libraries
 
 BORROWED = {"__future__", "typing"}

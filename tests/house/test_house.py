@@ -188,6 +188,26 @@ def test_a_door_leads_where_its_types_say(module: Module) -> None:
     assert [] == lost
 
 
+def test_tests_enter_by_a_door() -> None:
+    """A test imports what a door lists from the door, so a module inside can be moved or split without it."""
+    doors = {
+        f"{home.partition(':')[0]}.{home.partition(':')[2] or name}": door.name
+        for door in sorted(MODULES.values(), key=lambda one: one.room, reverse=True)  # the front door wins
+        for name, home in homes_of(door).items()
+        if door.name in {PACKAGE, f"{PACKAGE}.{door.room}"} and door.room != "api" and home.count(".") > 1
+    }
+    found: list[str] = []
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found += [
+                    f"{path.relative_to(ROOT)}:{node.lineno} {node.module}.{one.name}"
+                    for one in node.names
+                    if doors.get(f"{node.module}.{one.name}", node.module) != node.module
+                ]
+    assert [] == found
+
+
 MOST_LOADED = 120
 """`%load_ext agent_magic` is for declaring: what a run, an estimate or a picture needs is loaded when it is used."""
 

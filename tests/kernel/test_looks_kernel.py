@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent_magic.notebook.verbs import VERBS
+from agent_magic.notebook import VERBS
 from tests.kernels import Kernel
 
 pytestmark = pytest.mark.kernel

@@ -24,9 +24,9 @@ import agent_magic as am
 from agent_magic.live import batching
 from agent_magic.live.batching import Batcher
 from agent_magic.providers.anthropic.batches import MessageBatches
+from agent_magic.record import Prices
 from agent_magic.record.ledger.batches import BatchBook
 from agent_magic.record.ledger.journal import SqliteJournal
-from agent_magic.record.prices import Prices
 
 AGENTS = 8
 SETTLED_S = 1.0

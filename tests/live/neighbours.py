@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import agent_magic as am
-from agent_magic.engine.policy import Policy
+from agent_magic import Policy
 
 
 async def run(url, path, name, agents, shared, key="x"):

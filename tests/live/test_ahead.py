@@ -6,11 +6,10 @@ import json
 
 import pytest
 
+from agent_magic import Task
 from agent_magic.api import Agent, Ledger, Plan, Policy, Run, start
-from agent_magic.declare.task import Task
 from agent_magic.errors import Rejected
-from agent_magic.live.ahead import unbought
-from agent_magic.live.earlier import Earlier
+from agent_magic.live import Earlier, unbought
 from tests.live.virtual import Reply, Scripted, run_virtually
 
 AGENTS = (Agent("a", "a {{ x }}"), Agent("b", "b"), Agent("c", "c {{ a }}"), Agent("d", "d", after="c"))

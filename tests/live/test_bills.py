@@ -25,8 +25,8 @@ from hypothesis import HealthCheck, given, settings
 
 import agent_magic as am
 from agent_magic.engine import retry
-from agent_magic.record.answer import NOTHING_USED, estimated_tokens, utf8_length
-from agent_magic.record.prices import PriceWarning
+from agent_magic.record import NOTHING_USED, PriceWarning
+from agent_magic.record.answer import estimated_tokens, utf8_length
 from tests.live.bill_scenes import CHEAP, DEAR, OVERHEAD, USD_PER_MTOK, Fate, Scene, plan_of, scenes, serving, worst_usd
 
 if TYPE_CHECKING:

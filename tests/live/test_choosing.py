@@ -9,17 +9,17 @@ from typing import Any, Literal
 import pytest
 from pydantic import create_model
 
+from agent_magic import Tool
 from agent_magic.api import Agent, Claude, Ledger, Plan, Session, TokenPrice
 from agent_magic.api.choosing import ENOUGH, choose, is_worse, with_models
 from agent_magic.declare.step import job_of
-from agent_magic.declare.tool import Tool
 from agent_magic.errors import DeclarationError
-from agent_magic.measure.intervals import share_interval
-from agent_magic.providers.base import EVERYTHING, Provider, Stream
-from agent_magic.record.answer import Answer, Usage
+from agent_magic.measure import share_interval
+from agent_magic.providers import EVERYTHING
+from agent_magic.providers.base import Provider, Stream
+from agent_magic.record import Answer, Request, Usage
 from agent_magic.record.ledger.reviews import Graded
 from agent_magic.record.prices import context_window
-from agent_magic.record.request import Request
 
 SMALL, MIDDLE, LARGE = "claude-haiku-5-5", "claude-sonnet-5-5", "claude-opus-5-5"
 AGENT = Agent("label", "Good or bad? {{ text }}", model="auto")

@@ -18,7 +18,7 @@ import agent_magic as am
 from agent_magic.api import Agent, Claude, Ledger, Plan, Policy, Run
 from agent_magic.errors import DeclarationError, ReplayMiss, SecretFound
 from agent_magic.notebook.files.sharing import stamp_bundle
-from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.record import read_cassette
 from tests.providers.wire import BEGIN, OPEN, REASON, STOP, WHOLE, delta, event, reply, serving
 
 mpl.use("agg")

@@ -11,13 +11,12 @@ import threading
 
 import pytest
 
+from agent_magic import Agent, Controls, Policy
 from agent_magic.api import Ledger
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import Plan
 from agent_magic.errors import Overloaded, Rejected, UnknownAgent
-from agent_magic.live.driver import Controls, Driver
-from agent_magic.measure.frames import agents_frame, attempts_frame
+from agent_magic.live import Driver
+from agent_magic.measure import agents_frame, attempts_frame
 from tests.live.virtual import Reply, Scripted, drive, run_virtually
 from tests.providers.wire import until
 

@@ -10,10 +10,10 @@ import math
 import pytest
 
 import agent_magic as am
+from agent_magic import Policy
 from agent_magic.api import Run
-from agent_magic.engine.policy import Policy
 from agent_magic.errors import DeclarationError, Overloaded
-from agent_magic.measure.metrics import summarize
+from agent_magic.measure import summarize
 from agent_magic.show.notes import degraded_note
 from tests.live.virtual import Reply, Scripted, drive
 

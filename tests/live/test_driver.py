@@ -14,17 +14,13 @@ import pytest
 from hypothesis import given
 
 import agent_magic as am
+from agent_magic import Agent, Policy, TokenPrice
 from agent_magic.api import Ledger, start
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import Plan
 from agent_magic.errors import DeclarationError, Overloaded, RateLimited, Rejected, Truncated, Unreachable
-from agent_magic.live.driver import Driver
-from agent_magic.measure.metrics import summarize
-from agent_magic.record.answer import Usage
-from agent_magic.record.events import AgentEnded, AgentReopened, AttemptStarted, RunEnded
-from agent_magic.record.history import History
-from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
+from agent_magic.live import Driver
+from agent_magic.measure import summarize
+from agent_magic.record import AgentEnded, AgentReopened, AttemptStarted, History, Prices, PriceWarning, RunEnded, Usage
 from agent_magic.show.text import run_line
 from tests.declare.examples import E1, E2, E3, E6
 from tests.live.virtual import Reply, Scripted, drive, run_virtually
@@ -418,7 +414,7 @@ def _breaks():
 
 
 def _answers():
-    from agent_magic.record.answer import Answer
+    from agent_magic.record import Answer
 
     return Answer("after all", "end_turn", usage=Usage(1, output_tokens=1), model="m")
 

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 import agent_magic as am
+from agent_magic import Policy
 from agent_magic.api import Ledger
-from agent_magic.engine.policy import Policy
 from agent_magic.errors import DeclarationError, Rejected
-from agent_magic.live.ahead import foresee, unbought
-from agent_magic.record.history import History, answers_of
+from agent_magic.live import foresee, unbought
+from agent_magic.record import History, answers_of
 from tests.live.virtual import Reply, Scripted, drive
 
 

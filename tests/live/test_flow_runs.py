@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agent_magic as am
+from agent_magic import Policy
 from agent_magic.api import Run
-from agent_magic.engine.policy import Policy
 from agent_magic.errors import Rejected
 from tests.live.virtual import Reply, drive
 

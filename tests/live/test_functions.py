@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from agent_magic.live import functions
-from agent_magic.live.functions import MOST_CHARS, Ran, run_function, tool_result
+from agent_magic.live import functions, run_function, tool_result
+from agent_magic.live.functions import MOST_CHARS, Ran
 from agent_magic.live.workers import Worker, Workers, pack_call, unpack_ran
 from agent_magic.record.secret_scan import secrets_of
 

@@ -12,10 +12,10 @@ import pytest
 from pydantic import BaseModel, Field
 
 import agent_magic as am
+from agent_magic import Policy
 from agent_magic.api import Ledger
+from agent_magic.declare import plan_to_dict
 from agent_magic.declare.declared import asked_apart
-from agent_magic.declare.plan_json import plan_to_dict
-from agent_magic.engine.policy import Policy
 from tests.live.virtual import Reply, drive
 
 ROWS = pd.DataFrame({"text": ["one", "two", "three", "four", "five"]}, index=list("abcde"))

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agent_magic as am
+from agent_magic import Policy
 from agent_magic.api import Run
 from agent_magic.declare.declared import declared
 from agent_magic.declare.race import BEATEN
-from agent_magic.engine.policy import Policy
 from agent_magic.errors import DeclarationError, Overloaded, PlanError, Rejected
 from agent_magic.show.notes import races_note
 from tests.live.virtual import Reply, drive

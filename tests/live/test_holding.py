@@ -13,14 +13,13 @@ import asyncio
 
 import pytest
 
+from agent_magic import Limits, TokenPrice
 from agent_magic.api import Agent, Claude, Ledger, Plan, Policy, Run
-from agent_magic.engine.admission.key import Key
-from agent_magic.engine.pacing.limits import Limits
-from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic.engine import Key, Pacer
 from agent_magic.errors import Overloaded, RateLimited, Rejected
-from agent_magic.live.driver import Driver
-from agent_magic.record.prices import Prices, TokenPrice
-from agent_magic.show.notes import capped_note
+from agent_magic.live import Driver
+from agent_magic.record import Prices
+from agent_magic.show import capped_note
 from tests.live.virtual import MODEL, Reply, Scripted, drive, run_virtually
 from tests.providers.wire import serving
 
@@ -262,7 +261,7 @@ def test_a_refusal_is_passed_on_where_the_policy_says_so(policy, statuses):
 def test_answers_that_are_there_do_not_hold_up_an_untried_key():
     """Nothing of them is sent, so nothing is learned of the key: the first that is really sent goes ahead at once."""
     from agent_magic.api import Ledger
-    from agent_magic.engine.admission.key import Key
+    from agent_magic.engine import Key
 
     ledger, texts = Ledger(), {f"a{one}": f"question {one}" for one in range(6)}
     drive(Plan([Agent(name, text) for name, text in list(texts.items())[:4]]), lambda *_: Reply(1.0), ledger=ledger)

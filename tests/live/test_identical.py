@@ -15,11 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magic import Task, first_of, tool
+from agent_magic import Policy, Task, first_of, tool
 from agent_magic.api import Agent, Ledger, Plan, Run
-from agent_magic.engine.policy import Policy
 from agent_magic.errors import Overloaded, Rejected
-from agent_magic.live.earlier import Earlier
+from agent_magic.live import Earlier
 from agent_magic.record.results import sharers_of
 from tests.live.virtual import Reply, drive
 

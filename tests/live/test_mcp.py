@@ -15,11 +15,12 @@ from typing import Any
 import psutil
 import pytest
 
-from agent_magic.declare.tool import Toolbox, tools_of
+from agent_magic import McpServer
+from agent_magic.declare import tools_of
+from agent_magic.declare.tool import Toolbox
 from agent_magic.declare.tool_result import ToolResult
 from agent_magic.errors import AgentMagicError, DeclarationError, InvalidArguments
-from agent_magic.live.functions import run_function, tool_result
-from agent_magic.live.mcp import McpServer
+from agent_magic.live import run_function, tool_result
 
 pytest.importorskip("mcp", reason="the package mcp is optional")
 SHOP = [sys.executable, str(Path(__file__).with_name("mcp_shop.py"))]

@@ -15,14 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_magic import Agent, Policy, compare
 from agent_magic.api import Ledger, Plan, Run
-from agent_magic.api.comparison import compare
-from agent_magic.declare.agent import DEFAULT_MODEL, Agent
-from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import DEFAULT_MODEL
+from agent_magic.engine import Pacer
 from agent_magic.errors import DeclarationError, Overloaded, Rejected, UndefinedField
 from agent_magic.forecast.whatif import nearby
-from agent_magic.live.earlier import Earlier
+from agent_magic.live import Earlier
 from agent_magic.show.states import tone_of
 from tests.live.virtual import Reply, Scripted, drive
 

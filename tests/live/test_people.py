@@ -11,10 +11,11 @@ from typing import Any, Literal
 import pytest
 
 import agent_magic as am
-from agent_magic.declare.agent import Agent as Declared
-from agent_magic.declare.plan import Plan as DeclaredPlan
+from agent_magic import Agent as Declared
+from agent_magic import Desk, Question
+from agent_magic.declare import Plan as DeclaredPlan
 from agent_magic.errors import Rejected
-from agent_magic.live.people import Desk, Question, ask
+from agent_magic.live.people import ask
 from agent_magic.simulator import Simulator, start
 
 CALL = 'Write. [[tool:send_mail {"to": "a@x.org", "text": "Hi"}]]'

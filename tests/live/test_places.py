@@ -13,8 +13,7 @@ import pytest
 import agent_magic as am
 from agent_magic.declare import plan as module
 from agent_magic.providers.base import Provider
-from agent_magic.record.answer import Answer, Usage
-from agent_magic.record.results import RunRecord
+from agent_magic.record import Answer, RunRecord, Usage
 
 
 class Plans(Provider):

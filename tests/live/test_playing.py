@@ -11,16 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic import Agent, Policy
+from agent_magic.declare import Plan
 from agent_magic.errors import Overloaded, ReplayMiss
-from agent_magic.live.driver import Driver
+from agent_magic.live import Driver
 from agent_magic.live.playing import Player
-from agent_magic.measure.frames import agents_frame, attempts_frame
-from agent_magic.providers.recorded import Deck
-from agent_magic.record.cassette.reading import read_cassette
-from agent_magic.record.cassette.writing import write_cassette
+from agent_magic.measure import agents_frame, attempts_frame
+from agent_magic.providers import Deck
+from agent_magic.record import read_cassette, write_cassette
 from tests.live.virtual import Reply, Scripted, drive, run_virtually
 from tests.record.histories import histories
 

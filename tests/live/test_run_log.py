@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic import Agent, Policy
+from agent_magic.declare import Plan
 from agent_magic.errors import Overloaded
 from agent_magic.live.monitor import tell
 from tests.live.virtual import Reply, drive

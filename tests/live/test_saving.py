@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 import agent_magic as am
+from agent_magic import Task
 from agent_magic.api import Agent, Ledger, Plan, Run
-from agent_magic.declare.task import Task
 from agent_magic.errors import AgentMagicError, DeclarationError
 from agent_magic.live.saving import write_answer
 from agent_magic.show.notes import edited_note

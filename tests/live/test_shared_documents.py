@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 import agent_magic as am
-from agent_magic.declare.baseline import one_agent
+from agent_magic.declare import one_agent
 from agent_magic.engine.admission.prefix import prefix_of
 from agent_magic.engine.requests import ask
 from agent_magic.notebook.planning import _prompts_text
 from agent_magic.providers.anthropic import client as sending
-from agent_magic.record.codec import to_json
+from agent_magic.record import to_json
 from agent_magic.simulator import child
 from tests.pdfs import pages
 from tests.providers.wire import WHOLE, reply, serving

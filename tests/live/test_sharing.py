@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
+from agent_magic import Claude, Limits
 from agent_magic.api import Ledger, Policy, Session
-from agent_magic.engine.pacing.limits import Limits
-from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic.engine import Pacer
 from agent_magic.engine.pacing.share import BEAT_S
 from agent_magic.live.sharing import Sharing
-from agent_magic.providers.anthropic.client import Claude
 
 CLASS = "claude-sonnet-5"
 

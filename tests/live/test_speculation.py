@@ -13,18 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agent_magic as am
+from agent_magic import Policy
 from agent_magic.api import Run
 from agent_magic.declare.flow import CONDITION
+from agent_magic.engine import Abort, Conductor, Done, Failure, Skipped, kinds_of
 from agent_magic.engine.candidates import Candidates, candidates_of
-from agent_magic.engine.conductor.conductor import Conductor
-from agent_magic.engine.contract import Abort, Done, Skipped
-from agent_magic.engine.expected import kinds_of
-from agent_magic.engine.policy import Policy
 from agent_magic.engine.requests import PlanChoices, PlanRequests
-from agent_magic.engine.retry import Failure
 from agent_magic.errors import DeclarationError, PlanError, Rejected
-from agent_magic.record.prices import Prices
-from agent_magic.record.terms import ModelFacts
+from agent_magic.record import ModelFacts, Prices
 from agent_magic.show.notes import races_note
 from tests.live.virtual import Reply, drive
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agent_magic as am
+from agent_magic import Policy
 from agent_magic.api import Run
-from agent_magic.engine.policy import Policy
 from agent_magic.errors import RateLimited, UnknownAgent
 from tests.live.test_flow_runs import Straight, drawn, plan_of, script_of
 from tests.live.virtual import Reply, drive

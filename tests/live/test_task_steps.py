@@ -17,8 +17,8 @@ import pandas as pd
 import pytest
 
 import agent_magic as am
+from agent_magic import Task
 from agent_magic.api import Agent, Ledger, Plan, Run
-from agent_magic.declare.task import Task
 from agent_magic.errors import Rejected, ReplayMiss
 from tests.live.virtual import Reply, Scripted
 

@@ -11,14 +11,13 @@ import weakref
 
 import pytest
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.policy import Policy
-from agent_magic.live.driver import Driver
+from agent_magic import Agent, Policy
+from agent_magic.declare import Plan
+from agent_magic.engine import Pacer
+from agent_magic.live import Driver
 from agent_magic.live.tasks import Tasks
 from agent_magic.providers.base import Provider
-from agent_magic.record.answer import Answer, Usage
+from agent_magic.record import Answer, Usage
 from tests.providers.test_claude import within
 from tests.providers.wire import tasks_left
 

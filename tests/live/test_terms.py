@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
+from agent_magic import Agent, Limits, Policy
 from agent_magic.api import Ledger
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.pacing.limits import Limits
-from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.policy import Policy
-from agent_magic.record.terms import Ceiling, Learned
+from agent_magic.declare import Plan
+from agent_magic.engine import Pacer
+from agent_magic.record import Ceiling
+from agent_magic.record.terms import Learned
 from tests.live.virtual import MODEL, Reply, drive
 
 NOTHING = Learned((1, 1), (1, 1), (0, 0), 0, 8, (0, 0, 0), (0, 0, 0))

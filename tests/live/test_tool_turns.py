@@ -14,12 +14,13 @@ import pandas as pd
 import pytest
 
 import agent_magic as am
+from agent_magic import tool
 from agent_magic.api import Agent, Claude, Plan, Policy, Run
-from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
-from agent_magic.declare.tool import tool
-from agent_magic.record.answer import Usage
-from agent_magic.record.prices import Prices
-from agent_magic.show.notes import called_again_note, capped_note, closed_note
+from agent_magic.declare import DEFAULT_MODEL
+from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
+from agent_magic.record import Prices, Usage
+from agent_magic.show import capped_note
+from agent_magic.show.notes import called_again_note, closed_note
 from agent_magic.simulator import Simulator, start
 from tests.providers.wire import CLOSE, OPEN, STOP, delta, event, problem, reply, serving, until
 

@@ -18,7 +18,7 @@ from agent_magic.api import Agent, Claude, Ledger, Plan, Policy, Run
 from agent_magic.engine.requests import ask
 from agent_magic.errors import NoValue, PlanError, ReplayMiss
 from agent_magic.providers.capabilities import WORDS, SchemaWatch
-from agent_magic.show.notes import capped_note
+from agent_magic.show import capped_note
 from agent_magic.simulator import Simulator, start
 from tests.live.virtual import Reply, drive
 from tests.providers.wire import CLOSE, OPEN, STOP, delta, event, reply, serving

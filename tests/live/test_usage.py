@@ -14,7 +14,7 @@ import pytest
 
 import agent_magic as am
 from agent_magic.providers.base import Provider
-from agent_magic.record.answer import Answer, Usage
+from agent_magic.record import Answer, Usage
 from tests.providers.wire import BEGIN, CLOSE, OPEN, STOP, delta, event, reply, serving
 
 MOST = 100

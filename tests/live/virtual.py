@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from threading import enumerate as enumerate_threads
 from typing import Any
 
-from agent_magic.declare.agent import DEFAULT_MODEL
-from agent_magic.engine.policy import Policy
-from agent_magic.live.driver import Driver
+from agent_magic import Policy
+from agent_magic.declare import DEFAULT_MODEL
+from agent_magic.live import Driver
 from agent_magic.live.functions import IDLE
-from agent_magic.providers.anthropic.models import limit_class, min_cacheable_tokens
-from agent_magic.providers.base import EVERYTHING, Provider
-from agent_magic.record.answer import Answer, Usage
+from agent_magic.providers import EVERYTHING, limit_class
+from agent_magic.providers.anthropic.models import min_cacheable_tokens
+from agent_magic.providers.base import Provider
+from agent_magic.record import Answer, Usage
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):

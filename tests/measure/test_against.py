@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 
 import agent_magic as am
+from agent_magic import TokenPrice
 from agent_magic.api import Ledger, Run
 from agent_magic.errors import Rejected
-from agent_magic.measure.intervals import student_quantile
-from agent_magic.providers.recorded import Deck
-from agent_magic.record.cassette.reading import read_cassette
-from agent_magic.record.prices import Prices, TokenPrice
+from agent_magic.measure import student_quantile
+from agent_magic.providers import Deck
+from agent_magic.record import Prices, read_cassette
 from tests.live.virtual import Reply, Scripted, drive
 
 PRICES = Prices({"m": TokenPrice(1_000_000.0, 1_000_000.0)})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.measure.frames import agents_frame, attempts_frame, events_frame, summary_frame, tool_calls_frame
-from agent_magic.measure.metrics import slack_s, summarize, waited_s
+from agent_magic.measure import agents_frame, attempts_frame, slack_s, summarize, summary_frame
+from agent_magic.measure.frames import events_frame, tool_calls_frame
+from agent_magic.measure.metrics import waited_s
 from agent_magic.measure.service import utilization_frame
 from agent_magic.record.phases import spans_of
 from tests.show.calling import ASKED, calling_run

@@ -7,14 +7,20 @@ from typing import Any
 
 import pytest
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
+from agent_magic import Agent, TokenPrice
+from agent_magic.declare import Plan
 from agent_magic.measure.contexts import contexts_frame, shared_contexts
-from agent_magic.record.answer import Answer, Price, Usage
-from agent_magic.record.events import AgentEnded, AgentReady, AttemptEnded, AttemptStarted
-from agent_magic.record.prices import TokenPrice
-from agent_magic.record.request import Request
-from agent_magic.record.results import RunRecord
+from agent_magic.record import (
+    AgentEnded,
+    AgentReady,
+    Answer,
+    AttemptEnded,
+    AttemptStarted,
+    Price,
+    Request,
+    RunRecord,
+    Usage,
+)
 from agent_magic.show.notes import context_notes
 
 PRICE = {"m": TokenPrice(10.0, 1.0)}

@@ -15,8 +15,7 @@ from pydantic import BaseModel
 from agent_magic.api import Agent, Plan, Run
 from agent_magic.errors import PlanError, UnknownGroup
 from agent_magic.measure.each import OF_EACH
-from agent_magic.record.answer import Answer, Usage
-from agent_magic.record.request import Request
+from agent_magic.record import Answer, Request, Usage
 
 
 class Tone(enum.Enum):

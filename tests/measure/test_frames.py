@@ -14,13 +14,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic import Agent, Policy
+from agent_magic.declare import Plan
 from agent_magic.errors import Overloaded, Unreachable
-from agent_magic.measure.frames import agents_frame, attempts_frame, events_frame, layers_frame, summary_frame
-from agent_magic.measure.metrics import summarize
-from agent_magic.record.history import History
+from agent_magic.measure import agents_frame, attempts_frame, summarize, summary_frame
+from agent_magic.measure.frames import events_frame, layers_frame
+from agent_magic.record import History
 from tests.declare.examples import E2
 from tests.live.virtual import Reply, drive
 from tests.record.histories import histories

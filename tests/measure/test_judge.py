@@ -12,12 +12,11 @@ import pytest
 from pydantic import BaseModel
 
 import agent_magic as am
+from agent_magic import TokenPrice
 from agent_magic.api import Agent, Plan, Run
 from agent_magic.errors import DeclarationError, PlanError
-from agent_magic.record.answer import Answer, Usage
-from agent_magic.record.prices import TokenPrice
-from agent_magic.record.request import Request
-from agent_magic.show.frames import frame_text
+from agent_magic.record import Answer, Request, Usage
+from agent_magic.show import frame_text
 
 REPORT = Agent("report", "Report on {{ item.topic }}", each="rows")
 ROWS = [{"topic": one} for one in ("tea", "salt", "iron", "none")]

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.admission.key import Key
-from agent_magic.engine.policy import Policy
+from agent_magic import Agent, Policy, TokenPrice
+from agent_magic.declare import Plan
+from agent_magic.engine import Key
 from agent_magic.errors import Overloaded
 from agent_magic.forecast.estimate.agents import ASSUMED_OUTPUT_TOKENS
 from agent_magic.forecast.estimate.estimate import estimate
-from agent_magic.measure.metrics import _limited_by, critical_path, judge, slack_s, summarize, total_cost
-from agent_magic.record.prices import Prices, PriceWarning, TokenPrice
-from agent_magic.record.request import Request
+from agent_magic.measure import slack_s, summarize
+from agent_magic.measure.metrics import _limited_by, critical_path, judge, total_cost
+from agent_magic.record import Prices, PriceWarning, Request
 from agent_magic.show.graph.scene import header_of
 from tests.declare.examples import E1, E2, E6, Example
 from tests.live.virtual import MODEL, Reply, Scripted, drive
@@ -124,7 +123,7 @@ def test_a_run_that_goes_on_counts_up_to_now():
 
     import asyncio
 
-    from agent_magic.live.driver import Driver
+    from agent_magic.live import Driver
     from tests.live.virtual import Scripted, run_virtually
 
     async def work(loop):

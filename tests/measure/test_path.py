@@ -12,13 +12,11 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_magic import Agent, Policy
 from agent_magic.api import Run
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.dag import build_dag
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import Plan, build_dag
 from agent_magic.errors import Rejected
-from agent_magic.measure.metrics import slack_s, summarize
+from agent_magic.measure import slack_s, summarize
 from agent_magic.measure.path import SAVINGS, STEPS, Chains
 from tests.declare.examples import E2, E6
 from tests.live.virtual import Reply, drive

@@ -19,7 +19,7 @@ from agent_magic.declare.step import job_of
 from agent_magic.errors import AgentMagicError, DeclarationError, UnknownAgent
 from agent_magic.measure.scores import SCORE, SCORES
 from agent_magic.measure.truths import normalised
-from agent_magic.show.frames import frame_text
+from agent_magic.show import frame_text
 from tests.measure.test_each import known, runs
 
 

@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_magic import Agent, Policy
 from agent_magic.api import Run
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import Plan
 from agent_magic.measure.frames import ALL
 from agent_magic.measure.service import PERCENTILES, UTILIZATION, overlap
 from agent_magic.record.facts import percentile

@@ -10,14 +10,13 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
+from agent_magic import Agent, Policy, TokenPrice
 from agent_magic.api import Ledger, Run
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import Plan
 from agent_magic.errors import DeclarationError, Rejected
 from agent_magic.measure.service import SLO
-from agent_magic.record.prices import Prices, TokenPrice
-from agent_magic.show.frames import frame_text
+from agent_magic.record import Prices
+from agent_magic.show import frame_text
 from tests.live.virtual import Reply, Scripted, drive
 from tests.measure.test_path import run_of
 

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import agent_magic as am
 from agent_magic.errors import AgentMagicError, DeclarationError, Rejected
-from agent_magic.record.results import RunRecord
+from agent_magic.record import RunRecord
 from tests.live.virtual import Reply, Scripted, drive
 
 SECRET = "the secret of the prompt"

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import agent_magic as am
+from agent_magic import TokenPrice
 from agent_magic.api import Agent, Plan
 from agent_magic.errors import DeclarationError, PlanError
+from agent_magic.measure import Setting, Trial
 from agent_magic.measure.scores import Grade
-from agent_magic.measure.trial import PAIRS, TRIAL, Setting, Trial, Tried, settings_of
-from agent_magic.record.answer import Answer, Usage
-from agent_magic.record.prices import TokenPrice
-from agent_magic.record.request import Request
+from agent_magic.measure.trial import PAIRS, TRIAL, Tried, settings_of
+from agent_magic.record import Answer, Request, Usage
 from agent_magic.show.bundles import trial_page
 
 GOOD, CHEAP, OTHER = (Setting(name, None) for name in ("good", "cheap", "other"))

@@ -9,7 +9,7 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
 import agent_magic as am
-from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook import AgentMagics
 
 URL = "http://127.0.0.1:8000"
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 from IPython.core.error import UsageError
 
-from agent_magic.notebook import verbs
+from agent_magic.notebook import PARSERS, VERBS, read_agent, verbs
 from agent_magic.notebook.command import TRIED, TRIED_OF_RUNS, Parser, without_comment
-from agent_magic.notebook.declaring import INSTEAD, PARSERS, read_agent
-from agent_magic.notebook.verbs import VERBS
+from agent_magic.notebook.declaring import INSTEAD
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,11 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.api import Run
 from agent_magic.measure.frames import texts_series
+from agent_magic.notebook import VERBS, AgentMagics
 from agent_magic.notebook.completion import Known, offer
 from agent_magic.notebook.extension import load, unload
-from agent_magic.notebook.magics import AgentMagics
-from agent_magic.notebook.verbs import VERBS
 from agent_magic.providers.anthropic.models import MODELS
-from agent_magic.record.answer import Usage
-from agent_magic.record.prices import Prices
+from agent_magic.record import Prices, Usage
 from tests.show.story import business_run
 
 KNOWN = Known(

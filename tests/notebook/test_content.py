@@ -10,14 +10,13 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from matplotlib.figure import Figure
 
+from agent_magic import text_file
 from agent_magic.api import Claude
-from agent_magic.declare.plan_json import plan_to_dict
-from agent_magic.declare.values import text_file
+from agent_magic.declare import plan_to_dict
 from agent_magic.errors import DeclarationError
-from agent_magic.notebook.declaring import help_of, read_agent
+from agent_magic.notebook import AgentMagics, read_agent, to_script
+from agent_magic.notebook.declaring import help_of
 from agent_magic.notebook.files.cells import declaration
-from agent_magic.notebook.files.scripts import to_script
-from agent_magic.notebook.magics import AgentMagics
 from agent_magic.notebook.planning import _prompts_text
 
 mpl.use("agg")

@@ -8,7 +8,7 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 import agent_magic as am
-from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook import AgentMagics
 from agent_magic.simulator import start
 
 

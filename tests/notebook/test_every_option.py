@@ -20,10 +20,9 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.api import Session
-from agent_magic.notebook.declaring import PARSERS
+from agent_magic.notebook import PARSERS, VERBS
 from agent_magic.notebook.extension import unload
 from agent_magic.notebook.line import read_line
-from agent_magic.notebook.verbs import VERBS
 
 LINES = [
     *(("%agents", command, VERBS.parser(command)) for command in VERBS),

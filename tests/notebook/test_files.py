@@ -10,8 +10,8 @@ from nbformat.v4 import new_code_cell, new_output
 from agent_magic.api import Plan
 from agent_magic.cli import main
 from agent_magic.errors import AgentMagicError, PlanError
+from agent_magic.notebook import from_script
 from agent_magic.notebook.files import sharing
-from agent_magic.notebook.files.scripts import from_script
 from agent_magic.notebook.files.sharing import Compared, _compare, copy_needed, shown
 from tests.test_cli import CELLS, ODD, notebook
 
@@ -49,8 +49,8 @@ def test_an_exported_script_goes_round(tmp_path, capsys):
 @pytest.mark.parametrize("agent", ODD, ids=lambda one: one.name)
 def test_every_prompt_goes_round(agent):
     """Quotes, control characters, options: what the script says is what the plan had."""
-    from agent_magic.declare.plan_json import plan_to_dict
-    from agent_magic.notebook.files.scripts import to_script
+    from agent_magic.declare import plan_to_dict
+    from agent_magic.notebook import to_script
 
     plan = Plan([one for one in ODD if one == agent or one.name in {*agent.uses, *agent.after, "a", "b"}], name="tour")
     text = to_script(plan_to_dict(plan), title="x", unknown={}, run="--budget 0.5 --timeout 9")

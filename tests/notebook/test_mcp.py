@@ -12,9 +12,9 @@ import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
+from agent_magic import McpServer
 from agent_magic.errors import AgentMagicError, DeclarationError
-from agent_magic.live.mcp import McpServer
-from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook import AgentMagics
 from tests.live.mcp_web import Asked, Web
 
 pytest.importorskip("mcp", reason="the package mcp is optional")

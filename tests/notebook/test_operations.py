@@ -6,7 +6,7 @@ import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook import AgentMagics
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 from IPython.core.error import UsageError
 
 import agent_magic as am
-from agent_magic.live.people import Desk, Question
-from agent_magic.notebook.verbs import VERBS
+from agent_magic import Desk, Question
+from agent_magic.notebook import VERBS
 
 
 def say(ctx, line):

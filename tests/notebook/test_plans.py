@@ -12,19 +12,17 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from pydantic import BaseModel
 
-from agent_magic import Agent, Claude, Plan, Policy, Task
+from agent_magic import Agent, Claude, Desk, Plan, Policy, Task, roles
 from agent_magic.declare.presets import PRESETS
-from agent_magic.declare.roles import ROLES
 from agent_magic.errors import AgentMagicError
-from agent_magic.live.people import Desk
 from agent_magic.live.playing import Player
+from agent_magic.notebook import AgentMagics, Cell, find_agents, plan_data
 from agent_magic.notebook.extension import load, unload
-from agent_magic.notebook.files.cells import find_agents, plan_data, read_cells
-from agent_magic.notebook.front_end import Cell, cell_of
-from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook.files.cells import read_cells
+from agent_magic.notebook.front_end import cell_of
 from agent_magic.notebook.registry import Registry
 from agent_magic.notebook.running import LiveStatus
-from agent_magic.record.history import History
+from agent_magic.record import History
 from agent_magic.show.cards import todo_page
 from agent_magic.simulator import child
 
@@ -258,7 +256,7 @@ def test_roles_of_ones_own(magics):
         magics.agents_cell("", "## a (LAWYER)\nx")
         assert "You are a lawyer." == magics.session.registry().agents[0].system_text
     finally:
-        del ROLES["lawyer"]
+        del roles["lawyer"]
 
 
 @pytest.fixture

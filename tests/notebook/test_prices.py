@@ -6,8 +6,8 @@ import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from agent_magic.notebook.magics import AgentMagics
-from agent_magic.record.prices import TokenPrice
+from agent_magic import TokenPrice
+from agent_magic.notebook import AgentMagics
 
 
 @pytest.fixture

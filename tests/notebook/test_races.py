@@ -8,12 +8,12 @@ import pytest
 from IPython.core.error import UsageError
 
 import agent_magic as am
-from agent_magic.declare.cells import to_cell
+from agent_magic.declare import to_cell
 from agent_magic.declare.declared import declared
+from agent_magic.notebook import find_agents, from_script, plan_data, read_agent, to_script
 from agent_magic.notebook.cell_hooks import OneLine
-from agent_magic.notebook.declaring import read_agent, read_agents
-from agent_magic.notebook.files.cells import find_agents, plan_data, to_notebook
-from agent_magic.notebook.files.scripts import from_script, to_script
+from agent_magic.notebook.declaring import read_agents
+from agent_magic.notebook.files.cells import to_notebook
 
 PLAN = am.Plan([am.Agent("a", "A"), am.Agent("b", "B"), am.first_of("quick", "a,b"), am.Agent("end", "{{ quick }}")])
 

@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.context import Context
-from agent_magic.declare.task import Task
+from agent_magic import Agent, Context, Task
 from agent_magic.errors import Cycle, DeclarationError, UnknownAgent
-from agent_magic.notebook.front_end import Cell
+from agent_magic.notebook import Cell
 from agent_magic.notebook.registry import Registry
 
 

@@ -15,16 +15,13 @@ from types import SimpleNamespace
 import pytest
 from IPython.core.error import UsageError
 
+from agent_magic import Agent, Context, Policy
 from agent_magic.api import Plan, Run
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.context import Context
-from agent_magic.engine.policy import Policy
 from agent_magic.errors import AgentMagicError, Cycle, PlanError, UndefinedVariable, UnknownAgent, Unreachable
-from agent_magic.notebook.front_end import Cell, cell_of, is_kernel, notes_of
-from agent_magic.notebook.session import Session
-from agent_magic.notebook.verbs import VERBS
+from agent_magic.notebook import VERBS, Cell, Session, error_page
+from agent_magic.notebook.front_end import cell_of, is_kernel, notes_of
 from agent_magic.notebook.verbs.declared import declared_page
-from agent_magic.notebook.verbs.results import answer_text, error_page
+from agent_magic.notebook.verbs.results import answer_text
 from tests.live.virtual import Reply, Scripted, drive
 
 MODEL = "claude-haiku-5-5"

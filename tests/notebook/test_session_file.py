@@ -12,12 +12,11 @@ import pytest
 from IPython.core.error import UsageError
 
 import agent_magic as am
-from agent_magic.engine.pacing.limits import Reading
+from agent_magic.engine import Reading
 from agent_magic.errors import DeclarationError, LedgerError, Overloaded
-from agent_magic.notebook.declaring import read_agent, read_context
+from agent_magic.notebook import Cell, Session, read_agent
+from agent_magic.notebook.declaring import read_context
 from agent_magic.notebook.files.session_file import load_session, save_session
-from agent_magic.notebook.front_end import Cell
-from agent_magic.notebook.session import Session
 from agent_magic.notebook.verbs.steering import VERBS
 from tests.live.virtual import Reply, Scripted, drive
 from tests.record.conformance import always, plan_of

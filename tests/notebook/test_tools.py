@@ -14,7 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import agent_magic as am
 from agent_magic.api import Plan
-from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook import AgentMagics
 from agent_magic.simulator import start
 
 SAYS = "def look() -> str:\n    'Look.'\n    return {!r}"

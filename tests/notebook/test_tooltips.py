@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
+from agent_magic.notebook import VERBS
 from agent_magic.notebook.extension import load, unload
 from agent_magic.notebook.tooltips import tooltip
-from agent_magic.notebook.verbs import VERBS
 
 
 @pytest.fixture

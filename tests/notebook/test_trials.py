@@ -6,8 +6,8 @@ import pytest
 from IPython.core.error import UsageError
 
 import agent_magic as am
+from agent_magic import TokenPrice
 from agent_magic.notebook.verbs.trials import _slots
-from agent_magic.record.prices import TokenPrice
 from agent_magic.show.estimates import price_line
 
 
@@ -33,7 +33,7 @@ def test_concurrencies_without_their_option_are_pointed_out():
     """Numbers where names are expected are taken for what they are."""
     from IPython.core.interactiveshell import InteractiveShell
 
-    from agent_magic.notebook.magics import AgentMagics
+    from agent_magic.notebook import AgentMagics
 
     magics = AgentMagics(InteractiveShell.instance())
     with pytest.raises(UsageError, match="sweep --at 1,2"):

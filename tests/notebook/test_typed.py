@@ -14,13 +14,12 @@ from pydantic import BaseModel
 
 from agent_magic.api import Claude, Plan
 from agent_magic.errors import AgentMagicError, DeclarationError, ReplayMiss
+from agent_magic.notebook import AgentMagics, find_agents, from_script, plan_data, to_script
 from agent_magic.notebook.declaring import help_of
-from agent_magic.notebook.files.cells import find_agents, plan_data, to_notebook
-from agent_magic.notebook.files.scripts import from_script, to_script
-from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook.files.cells import to_notebook
 from agent_magic.notebook.planning import _prompts_text
-from agent_magic.providers.recorded import Deck
-from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.providers import Deck
+from agent_magic.record import read_cassette
 from tests.measure.test_each import known
 
 

@@ -8,7 +8,7 @@ import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook import AgentMagics
 from tests.measure.test_each import known
 
 

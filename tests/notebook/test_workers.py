@@ -10,13 +10,12 @@ import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from agent_magic import providers
+from agent_magic import Autoscale, Dask, providers
 from agent_magic.api import Agent, Claude, Plan, Policy
 from agent_magic.errors import AgentMagicError
-from agent_magic.notebook.magics import AgentMagics
+from agent_magic.notebook import AgentMagics
 from agent_magic.notebook.planning import workers_notes
-from agent_magic.providers.dask.client import Dask, WorkerState
-from agent_magic.providers.dask.scaling import Autoscale
+from agent_magic.providers.dask.client import WorkerState
 
 
 class FewerProcesses(Dask):

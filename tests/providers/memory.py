@@ -6,10 +6,10 @@ import asyncio
 from collections import Counter
 
 from agent_magic.errors import Overloaded, Unreachable
-from agent_magic.providers.base import EVERYTHING, Provider
+from agent_magic.providers import EVERYTHING
+from agent_magic.providers.base import Provider
 from agent_magic.providers.dask.serving import serve
-from agent_magic.record.answer import Answer, Usage
-from agent_magic.record.request import Request
+from agent_magic.record import Answer, Request, Usage
 
 PIECES = ("One, ", "two, ", "three \ud83d", "four.")
 

@@ -13,10 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
-from agent_magic.show.notes import capped_note
+from agent_magic import Agent, Policy
+from agent_magic.declare import Plan
+from agent_magic.show import capped_note
 from tests.providers.test_claude import meet, one
 from tests.providers.wire import BEGIN, REASON, STOP, delta, event, reply
 

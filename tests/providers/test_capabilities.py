@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic.errors import DeclarationError, PlanError, Rejected
-from agent_magic.providers import Answer, Capabilities, Provider, Usage
-from agent_magic.providers.base import EVERYTHING
+from agent_magic.providers import EVERYTHING, Answer, Capabilities, Provider, Usage
 from agent_magic.providers.capabilities import REFUSALS, check_request, needed_by
-from agent_magic.record.request import Request
+from agent_magic.record import Request
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==")
 DOT = am.image(PNG, title="dot")

@@ -17,16 +17,14 @@ from email.utils import format_datetime
 import pytest
 from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
+from agent_magic import Agent, Claude, Policy
 from agent_magic.api import Ledger, Run, start
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import Plan
 from agent_magic.errors import NotConnected, Rejected
-from agent_magic.live.driver import Driver
-from agent_magic.providers.anthropic.client import Claude, as_provider
-from agent_magic.providers.http.responses import retry_after_s
-from agent_magic.record.answer import Usage
-from agent_magic.record.request import Request
+from agent_magic.live import Driver
+from agent_magic.providers import retry_after_s
+from agent_magic.providers.anthropic.client import as_provider
+from agent_magic.record import Request, Usage
 from tests.providers.wire import (
     BEGIN,
     CLOSE,

@@ -15,13 +15,13 @@ import pytest
 from anthropic import AsyncAnthropic
 
 import agent_magic as am
-from agent_magic.engine.policy import Policy
+from agent_magic import Claude, Policy
 from agent_magic.errors import Unreadable
-from agent_magic.live.driver import Driver
+from agent_magic.live import Driver
+from agent_magic.providers import retry_after_s
 from agent_magic.providers.anthropic import stream as reading
-from agent_magic.providers.anthropic.client import Claude
-from agent_magic.providers.http.responses import LONGEST_WAIT_S, retry_after_s
-from agent_magic.record.request import Request
+from agent_magic.providers.http.responses import LONGEST_WAIT_S
+from agent_magic.record import Request
 from tests.providers.test_claude import KEY, meet, one, quick, within  # noqa: F401 - a fixture is used by its name
 from tests.providers.wire import (
     BEGIN,

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import agent_magic as am
-from agent_magic.engine.policy import Policy
-from agent_magic.live.driver import Driver
+from agent_magic import Policy
+from agent_magic.live import Driver
 from agent_magic.providers.base import Provider
 from tests.providers import wire
 from tests.providers.chat import speaking

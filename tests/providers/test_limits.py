@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.engine.pacing.limits import NO_READINGS, Reading, Readings
+from agent_magic.engine import Reading, Readings
+from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.providers.anthropic.errors import HEADER_OF, PREFIX, named_limit, read_headers, with_sentence
 
 

@@ -6,10 +6,11 @@ import json
 
 import pytest
 
+from agent_magic import ServerTool
 from agent_magic.api import Claude, Request
-from agent_magic.declare.tool import ServerTool
+from agent_magic.providers import limit_class
 from agent_magic.providers.anthropic.client import DEFAULT_URL, body
-from agent_magic.providers.anthropic.models import lacks, limit_class, server_tool
+from agent_magic.providers.anthropic.models import lacks, server_tool
 
 
 @pytest.mark.parametrize(

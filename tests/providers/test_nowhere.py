@@ -10,15 +10,13 @@ import socket
 
 import pytest
 
+from agent_magic import Agent, Claude, Policy
 from agent_magic.api import Run
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
+from agent_magic.declare import Plan
+from agent_magic.engine import Pacer
 from agent_magic.engine.admission.breaker import UNREACHED_S
-from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.policy import Policy
 from agent_magic.errors import RunFailed, Unreachable
-from agent_magic.live.driver import Driver
-from agent_magic.providers.anthropic.client import Claude
+from agent_magic.live import Driver
 from tests.live.virtual import Reply, drive
 from tests.providers.wire import reply, serving
 

@@ -13,12 +13,11 @@ from dataclasses import replace
 import pytest
 
 import agent_magic as am
-from agent_magic.api.session import Session
+from agent_magic import Session
 from agent_magic.errors import DeclarationError, Rejected, Unreachable
-from agent_magic.forecast.forecast import Scenario
+from agent_magic.forecast import Scenario
 from agent_magic.providers.base import Provider, Stream
-from agent_magic.record.answer import Answer, Usage
-from agent_magic.record.request import Request
+from agent_magic.record import Answer, Request, Usage
 
 
 class Member(Provider):

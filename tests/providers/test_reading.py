@@ -12,8 +12,8 @@ from anthropic import AsyncAnthropic, AsyncStream
 from anthropic.resources import AsyncMessages
 from anthropic.types import RawMessageStopEvent
 
-from agent_magic.live.driver import Driver
-from agent_magic.providers.anthropic.client import Claude
+from agent_magic import Claude
+from agent_magic.live import Driver
 from agent_magic.providers.anthropic.stream import plain
 from tests.providers.test_claude import ANSWERS, FAULTS, KEY, ONCE, meet, one, within
 from tests.providers.wire import BEGIN, OPEN, REASON, STOP, TEXT, WHOLE, reply, serving, tasks_left, until

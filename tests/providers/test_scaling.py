@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_magic import Autoscale
 from agent_magic.errors import DeclarationError, Overloaded
 from agent_magic.providers.base import Stream
 from agent_magic.providers.dask import fleet as fleets
 from agent_magic.providers.dask.fleet import Fleet
-from agent_magic.providers.dask.scaling import Autoscale
 from tests.providers.memory import Counting, Hub, asked
 
 COUNTS = st.integers(0, 3000)

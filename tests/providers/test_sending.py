@@ -17,7 +17,7 @@ from agent_magic.declare.content import Placed
 from agent_magic.declare.values import text_document
 from agent_magic.providers.anthropic.client import _is_unwatched, body, body_text
 from agent_magic.providers.base import Stream
-from agent_magic.record.request import Message, Request
+from agent_magic.record import Message, Request
 from tests.providers.wire import WHOLE, reply, serving
 
 DOCUMENT = text_document("Grass is green – ja.", "rules")

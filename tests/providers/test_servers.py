@@ -29,7 +29,7 @@ from anthropic import (
 
 import agent_magic as am
 from agent_magic.api import Run
-from agent_magic.record.request import Request
+from agent_magic.record import Request
 from tests.providers.wire import CLOSE, OPEN, STOP, TEXT, WHOLE, Server, event, reply, serving
 
 MODEL = "qwen3:8b"

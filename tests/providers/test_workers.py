@@ -9,9 +9,9 @@ from random import Random
 import anthropic
 import pytest
 
+from agent_magic import Autoscale, Chat, Claude, Dask
 from agent_magic.declare.values import sendable
-from agent_magic.engine.pacing.limits import Readings
-from agent_magic.engine.retry import failure_of
+from agent_magic.engine import Readings, failure_of
 from agent_magic.errors import (
     AgentMagicError,
     DeclarationError,
@@ -22,13 +22,10 @@ from agent_magic.errors import (
     Unreachable,
 )
 from agent_magic.providers import Reading
-from agent_magic.providers.anthropic.client import Claude
 from agent_magic.providers.base import Stream
-from agent_magic.providers.chat.client import Chat
 from agent_magic.providers.dask import fleet as fleets
-from agent_magic.providers.dask.client import Dask
 from agent_magic.providers.dask.fleet import LOST_S, SILENT_S, Fleet, Link, greet
-from agent_magic.providers.dask.scaling import Autoscale, useful_workers
+from agent_magic.providers.dask.scaling import useful_workers
 from agent_magic.providers.dask.serving import serve
 from agent_magic.providers.dask.wire import (
     CALL_ERRORS,
@@ -41,7 +38,7 @@ from agent_magic.providers.dask.wire import (
     text_in,
     text_out,
 )
-from agent_magic.record.answer import Answer
+from agent_magic.record import Answer
 from tests.providers.memory import PIECES, Counting, Hub, asked, outcome, pair
 
 WHOLE = "".join(PIECES)

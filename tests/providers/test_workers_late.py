@@ -15,19 +15,17 @@ from types import SimpleNamespace
 import pytest
 
 import agent_magic as am
-from agent_magic.declare.agent import DEFAULT_MODEL
-from agent_magic.engine.admission.key import Key
-from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.policy import Policy
+from agent_magic import Autoscale, Policy
+from agent_magic.declare import DEFAULT_MODEL
+from agent_magic.engine import Key, Pacer
 from agent_magic.errors import Overloaded
-from agent_magic.live.driver import Driver
-from agent_magic.providers.anthropic.models import limit_class
+from agent_magic.live import Driver
+from agent_magic.providers import limit_class
 from agent_magic.providers.base import Provider
 from agent_magic.providers.dask import fleet as fleets
 from agent_magic.providers.dask import serving
 from agent_magic.providers.dask.fleet import Fleet
-from agent_magic.providers.dask.scaling import Autoscale
-from agent_magic.record.answer import Answer, Usage
+from agent_magic.record import Answer, Usage
 from tests.live.virtual import run_virtually
 from tests.providers.memory import Hub
 

@@ -18,7 +18,7 @@ from agent_magic.live.functions import call_packed
 from agent_magic.live.workers import pack_call
 from agent_magic.providers.dask import client as clients
 from agent_magic.providers.dask import fleet as fleets
-from agent_magic.record.answer import Answer, Usage
+from agent_magic.record import Answer, Usage
 from tests.providers.memory import Counting, Hub
 
 

@@ -53,9 +53,8 @@ def _write(folder: Path, name: str, plan: str, cassette: Path) -> None:
 def hashes(folder: Path) -> dict[str, dict[str, str]]:
     """Replay each recording and hash what it says; the same on every Python."""
     from agent_magic import Plan
+    from agent_magic.show import run_timeline, static_bundle
     from agent_magic.show.answering import answering
-    from agent_magic.show.charts.timeline import run_timeline
-    from agent_magic.show.graph import static_bundle
 
     found = {}
     for file in sorted(folder.glob("*.plan.json")):

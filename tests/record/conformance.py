@@ -17,16 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic import Agent, Policy
+from agent_magic.declare import Plan
 from agent_magic.errors import LedgerError, Overloaded, Unreachable
-from agent_magic.record.answer import Answer, Usage
-from agent_magic.record.events import AttemptStarted
-from agent_magic.record.ledger.base import Busy
+from agent_magic.record import Answer, AttemptStarted, Busy, Request, RunRecord, Usage
 from agent_magic.record.prices import saved_usd
-from agent_magic.record.request import Request
-from agent_magic.record.results import RunRecord
 from tests.live.virtual import Reply, Scripted, drive
 from tests.record.histories import random_plans
 
@@ -186,7 +181,7 @@ class Conformance:
 
     def test_what_is_taken_over_is_no_call(self, ledger):
         """An answer that a run took over from the one before was not bought again, a made-up one neither."""
-        from agent_magic.live.earlier import Earlier
+        from agent_magic.live import Earlier
 
         plan = plan_of(a="x", b="{{ a }}")
         first, _ = drive(plan, always(source="simulated"), ledger=ledger)
@@ -245,7 +240,7 @@ class Conformance:
         client = Scripted(always(takes_s=0.02))
 
         async def both():
-            from agent_magic.live.driver import Driver
+            from agent_magic.live import Driver
 
             drivers = [Driver(plan, Policy(8), client, ledger=ledger) for _ in range(2)]
             async with asyncio.TaskGroup() as group:

@@ -29,7 +29,7 @@ import urllib.request
 from pathlib import Path
 
 import agent_magic as am
-from agent_magic.engine.policy import Policy
+from agent_magic import Policy
 from agent_magic.live.interrupt import interruptible
 from agent_magic.record.ledger import journal as store_journal
 from agent_magic.record.ledger import lease as store_lease

@@ -16,7 +16,7 @@ from typing import Any
 
 import agent_magic as am
 from agent_magic.providers.base import Provider
-from agent_magic.record.answer import Answer
+from agent_magic.record import Answer
 from tests.record.dying_tools import USED, DyingLedger, Life, child
 
 CHEAP, DEAR = "claude-haiku-5-5", "claude-sonnet-5-5"

@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import agent_magic as am
-from agent_magic.declare.tool import tool
-from agent_magic.engine.policy import Policy
+from agent_magic import Policy, tool
 from tests.live.test_tool_turns import asks, call, says
 from tests.providers.wire import reply, serving
 from tests.record.dying_tools import DyingLedger, Life, child, is_finished

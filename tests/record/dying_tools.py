@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import agent_magic as am
-from agent_magic.declare.tool import tool
-from agent_magic.engine.policy import Policy
-from agent_magic.providers.base import EVERYTHING, Provider
-from agent_magic.record.answer import Answer, Usage
+from agent_magic import Policy, tool
+from agent_magic.providers import EVERYTHING
+from agent_magic.providers.base import Provider
+from agent_magic.record import Answer, Usage
 
 TURNS = 2
 USED = Usage(10, output_tokens=5)

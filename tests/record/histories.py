@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.declare.step import prompt_of
-from agent_magic.engine.policy import Policy
+from agent_magic import Agent, Policy
+from agent_magic.declare import Plan, prompt_of
 from agent_magic.errors import Late, Overloaded, RateLimited, Refused, Rejected, Truncated, Unreachable
-from agent_magic.record.history import History
+from agent_magic.record import History
 from tests.live.virtual import Reply, drive
 
 

@@ -19,13 +19,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
+from agent_magic import Agent
+from agent_magic.declare import Plan
 from agent_magic.errors import CassetteError, Overloaded, RateLimited, ReplayMiss
-from agent_magic.measure.frames import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
-from agent_magic.providers.recorded import Deck
-from agent_magic.record.cassette.reading import checked, read_cassette
-from agent_magic.record.cassette.writing import write_cassette
+from agent_magic.measure import agents_frame, attempts_frame, summary_frame
+from agent_magic.measure.frames import layers_frame, texts_series
+from agent_magic.providers import Deck
+from agent_magic.record import read_cassette, write_cassette
+from agent_magic.record.cassette.reading import checked
 from agent_magic.record.codec import line_of
 from agent_magic.record.files import inside
 from tests.live.virtual import Reply, drive
@@ -464,7 +465,7 @@ class TestMatching:
     def test_an_agent_that_was_stopped_takes_no_ones_answer(self, path):
         """Of two equal agents the one that was stopped before it was asked stays so."""
         plan = Plan([Agent("a", "draw"), Agent("b", "draw")])
-        from agent_magic.engine.policy import Policy
+        from agent_magic import Policy
 
         record, _ = drive(plan, lambda *_: Reply(2.0), Policy(concurrency=1), stops=[(1.0, ["b"])])
         assert ["succeeded", "cancelled"] == [result.status for result in record.results]

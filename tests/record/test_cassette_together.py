@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.record import read_cassette
 
 ROOT = Path(__file__).parents[2]
 WRITERS, TIMES = 4, 25

@@ -12,19 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.declare.content import Attachment, Placed
-from agent_magic.record.answer import Answer, Price, Usage
-from agent_magic.record.codec import (
-    EVENTS,
-    data_of,
-    event_from_json,
-    event_to_json,
+from agent_magic.declare import Attachment
+from agent_magic.declare.content import Placed
+from agent_magic.record import (
+    AgentEnded,
+    Answer,
+    AttemptEnded,
+    AttemptStarted,
+    Price,
+    Request,
+    Usage,
     from_json,
-    line_of,
     to_json,
 )
-from agent_magic.record.events import AgentEnded, AttemptEnded, AttemptStarted
-from agent_magic.record.request import Request
+from agent_magic.record.codec import EVENTS, data_of, event_from_json, event_to_json, line_of
 from tests.record.histories import histories
 
 texts = st.text(st.characters(codec=None, categories=None)) | st.sampled_from(

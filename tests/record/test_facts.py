@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.record.answer import NOT_BILLED, NOTHING_USED, PAID_BEFORE, SHARED, Answer, Price, Source, Usage
-from agent_magic.record.events import AttemptEnded, AttemptStarted
+from agent_magic.record import NOTHING_USED, Answer, AttemptEnded, AttemptStarted, Price, Request, Usage
+from agent_magic.record.answer import NOT_BILLED, PAID_BEFORE, SHARED, Source
 from agent_magic.record.facts import Attempt, Facts, overlap
-from agent_magic.record.request import Request
 
 CENT, UNKNOWN = Price(0.01, "given"), Price(None, "unknown")
 COUNTED, GUESSED = Usage(10, output_tokens=5), Usage(10, output_tokens=5, estimated=True)

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.step import prompt_of
-from agent_magic.record.history import History, Past, answers_of
+from agent_magic import Agent
+from agent_magic.declare import prompt_of
+from agent_magic.record import History, Past, answers_of
 from tests.record.histories import histories
 
 STEP = Agent("a", "Write.")

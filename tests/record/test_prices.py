@@ -16,9 +16,11 @@ from genai_prices.data import providers
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent_magic import TokenPrice
 from agent_magic.errors import DeclarationError
-from agent_magic.record.answer import Usage, is_same_model
-from agent_magic.record.prices import Prices, PriceWarning, TokenPrice, listed_models
+from agent_magic.record import Prices, PriceWarning, Usage
+from agent_magic.record.answer import is_same_model
+from agent_magic.record.prices import listed_models
 
 SHARED_TOKENS, OWN, OUTPUT = 30_000, 500, 1_500
 

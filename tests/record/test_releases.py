@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent_magic.api import Plan
-from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.record import read_cassette
 
 RELEASES = Path(__file__).parent / "releases"
 FOLDERS = sorted(path for path in RELEASES.iterdir() if path.is_dir())

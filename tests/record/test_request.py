@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from agent_magic.record.codec import from_json, to_json
-from agent_magic.record.request import Message, Request, continued
+from agent_magic.record import Message, Request, from_json, to_json
+from agent_magic.record.request import continued
 
 SAID = '[{"type":"text","text":"a"}]'
 KEYS = {

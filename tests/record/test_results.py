@@ -13,25 +13,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
+from agent_magic import Agent
+from agent_magic.declare import Plan
 from agent_magic.errors import UnknownAgent
-from agent_magic.record.answer import NOTHING_USED, Answer, Price, Usage, add_usage
-from agent_magic.record.events import (
-    TICKS_PER_S,
+from agent_magic.record import (
+    NOTHING_USED,
     AgentEnded,
     AgentReady,
     AgentReopened,
+    Answer,
     AttemptEnded,
     AttemptStarted,
     BackoffStarted,
     FirstToken,
+    Price,
+    Request,
     RunEnded,
+    RunRecord,
+    Usage,
     on_grid,
 )
+from agent_magic.record.answer import add_usage
+from agent_magic.record.events import TICKS_PER_S
 from agent_magic.record.phases import COLUMN_OF, phases_of
-from agent_magic.record.request import Request
-from agent_magic.record.results import RunRecord
 from tests.record.histories import histories
 
 ANSWER = Answer("text", "end_turn", usage=Usage(10, output_tokens=5), model="m-1", request_id="r")

@@ -23,19 +23,17 @@ from pathlib import Path
 import pytest
 from pandas.testing import assert_frame_equal
 
+from agent_magic import Agent, Policy, TokenPrice
 from agent_magic.api import Ledger, Run
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.baseline import one_agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import Plan, one_agent
 from agent_magic.errors import LedgerError
+from agent_magic.record import Busy, LedgerFile, Prices
 from agent_magic.record.events import CallEnded, CallStarted
-from agent_magic.record.ledger.base import Busy, CallKey, Doubt
-from agent_magic.record.ledger.file import LedgerFile, carries_a_log, data_folder, default_path
+from agent_magic.record.ledger.base import CallKey, Doubt
+from agent_magic.record.ledger.file import carries_a_log, data_folder, default_path
 from agent_magic.record.ledger.lease import Owner
 from agent_magic.record.ledger.rows import MARK, VERSION
 from agent_magic.record.ledger.store import SqliteLedger
-from agent_magic.record.prices import Prices, TokenPrice
 from tests.live.virtual import MODEL, Reply, drive
 from tests.record.conformance import Conformance, always, answer, plan_of, record_of
 
@@ -754,7 +752,7 @@ def test_waiting_for_the_disk_is_shared(path, monkeypatch):
     plan = plan_of(**{f"a{one}": f"question {one}" for one in range(30)})
 
     async def work():
-        from agent_magic.live.driver import Driver
+        from agent_magic.live import Driver
         from tests.live.virtual import Scripted
 
         client = Scripted(always(takes_s=0.01))
@@ -779,7 +777,7 @@ def test_waiting_for_the_disk_ends(path):
     plan, lot = plan_of(**{f"a{one}": f"question {one}" for one in range(60)}), random.Random(1)
 
     async def work():
-        from agent_magic.live.driver import Driver
+        from agent_magic.live import Driver
         from tests.live.virtual import Scripted
 
         driver = Driver(plan, Policy(20), Scripted(lambda _, __: Reply(lot.random() * 0.02)), ledger=ledger)

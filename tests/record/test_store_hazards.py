@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 
 import agent_magic as am
-from agent_magic.engine.policy import Policy
+from agent_magic import Policy
 from agent_magic.errors import LedgerError
-from agent_magic.live.driver import Driver
+from agent_magic.live import Driver
+from agent_magic.record import Busy
 from agent_magic.record.ledger import journal as store_journal
-from agent_magic.record.ledger.base import Busy
 from tests.live.virtual import Reply, Scripted
 from tests.record.conformance import answer, plan_of, record_of
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import agent_magic as am
-from agent_magic.engine.policy import Policy
-from agent_magic.live.driver import Driver
+from agent_magic import Policy
+from agent_magic.live import Driver
 from agent_magic.record.ledger import file as store_file
 from agent_magic.record.ledger import journal as store_journal
 from agent_magic.record.ledger.lease import LEASE_S, Heartbeat, LeaseWatch, Owner

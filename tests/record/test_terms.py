@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import agent_magic as am
-from agent_magic.engine.pacing.limits import Limits
-from agent_magic.engine.pacing.pacer import Pacer
+from agent_magic import Limits
+from agent_magic.engine import Pacer
 from agent_magic.errors import AgentMagicError
 from agent_magic.record.cassette.reading import checked
 from agent_magic.record.codec import line_of

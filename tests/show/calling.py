@@ -5,23 +5,24 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.declare.task import Task
-from agent_magic.record.answer import Answer, Price, Usage
-from agent_magic.record.events import (
+from agent_magic import Agent, Task
+from agent_magic.declare import Plan
+from agent_magic.record import (
     AgentEnded,
     AgentReady,
+    Answer,
     AttemptEnded,
     AttemptStarted,
-    CallEnded,
-    CallStarted,
     Event,
     FirstToken,
+    Message,
+    Price,
+    Request,
     RunEnded,
+    RunRecord,
+    Usage,
 )
-from agent_magic.record.request import Message, Request
-from agent_magic.record.results import RunRecord
+from agent_magic.record.events import CallEnded, CallStarted
 from tests.show.story import MODEL, answered
 
 ASKED = '{"query": "SELECT 1", "limit": 20}'

@@ -5,21 +5,23 @@ from __future__ import annotations
 import random
 from datetime import UTC, datetime
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.record.answer import Answer, Price, Usage
-from agent_magic.record.events import (
+from agent_magic import Agent
+from agent_magic.declare import Plan
+from agent_magic.record import (
     AgentEnded,
     AgentReady,
+    Answer,
     AttemptEnded,
     AttemptStarted,
     BackoffStarted,
     Event,
     FirstToken,
+    Price,
+    Request,
     RunEnded,
+    RunRecord,
+    Usage,
 )
-from agent_magic.record.request import Request
-from agent_magic.record.results import RunRecord
 
 MODEL = "claude-haiku-5-5"
 REQUEST = Request(MODEL, "Write.", 800)

@@ -15,20 +15,18 @@ from typing import Any
 
 import pytest
 
+from agent_magic import Agent, Policy, TokenPrice, image, task, text_file
 from agent_magic.api import Ledger
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.declare.task import task
-from agent_magic.declare.values import image, text_file
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import Plan
 from agent_magic.errors import RateLimited
-from agent_magic.forecast.forecast import Forecaster
+from agent_magic.forecast import Forecaster
 from agent_magic.forecast.whatif import whatif_rows
 from agent_magic.providers.anthropic.models import MODELS
+from agent_magic.record import Prices
 from agent_magic.record.cassette.writing import only_length
-from agent_magic.record.prices import Prices, TokenPrice
+from agent_magic.show import Choice, Explorer
 from agent_magic.show.answering import answering, open_packed
-from agent_magic.show.explore import Choice, Controls, Explorer
+from agent_magic.show.explore import Controls
 from agent_magic.show.run_page import needs_templates, pack_engine, pack_run, run_page
 from tests.declare.test_content import png
 from tests.live.virtual import Reply, drive

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.live.people import Question
+from agent_magic import Question
 from agent_magic.show.asking import asked, asked_text, verdict_of
 
 

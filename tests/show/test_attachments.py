@@ -11,10 +11,9 @@ from dataclasses import replace
 import pytest
 from PIL import Image
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.content import Attachment, TokenRule
-from agent_magic.declare.plan import Plan
-from agent_magic.declare.values import image, text_file
+from agent_magic import Agent, image, text_file
+from agent_magic.declare import Attachment, Plan
+from agent_magic.declare.content import TokenRule
 from agent_magic.show.attachments import MOST_BYTES, attachments_card, prompt_words, thumbnail, thumbnails, words
 
 RULE = TokenRule(28, 2576, 4784, (2000, 8000))

@@ -9,21 +9,19 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from agent_magic.api import Run
-from agent_magic.show.frames import frame_text
-from agent_magic.show.graph import cards_layout, picture, static_bundle
+from agent_magic.show import Feed, cards_layout, details_of, frame_text, picture, static_bundle
 from agent_magic.show.graph.dot import digraph
 from agent_magic.show.graph.scene import node_view
 from agent_magic.show.graph.timeline import Shades, bars_of
 from agent_magic.show.live import fixed_parts
-from agent_magic.show.live.feed import Feed
-from agent_magic.show.live.panel import MOST_ARGUMENT, MOST_CALLS, MOST_RESULT, details_of
+from agent_magic.show.live.panel import MOST_ARGUMENT, MOST_CALLS, MOST_RESULT
 from agent_magic.show.terminal import groups_of
 from agent_magic.show.text import plan_text
 from tests.show.calling import arguments_of, calling_events, calling_plan, calling_run
 from tests.show.test_pictures import HOSTILE
 
 if TYPE_CHECKING:
-    from agent_magic.record.results import RunRecord
+    from agent_magic.record import RunRecord
     from agent_magic.show.graph.layout import Layout
 
 CLEAN, FINDER, BROKEN, REPORT = range(4)

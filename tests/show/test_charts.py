@@ -13,22 +13,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_magic import Agent, Policy, tradeoff
 from agent_magic.api import Run
 from agent_magic.api.comparison import Comparison
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import Plan
 from agent_magic.errors import DeclarationError, Overloaded
-from agent_magic.measure.metrics import summarize
+from agent_magic.measure import summarize
+from agent_magic.record import RunRecord
 from agent_magic.record.phases import chain_of, spans_of
-from agent_magic.record.results import RunRecord
+from agent_magic.show import INKS
 from agent_magic.show.charts.chart import MIME, compose
 from agent_magic.show.charts.limits import CONCURRENT, REQUESTS, WINDOW_S, Curve, curves_of, peaks
 from agent_magic.show.charts.marks import Panel, Rows, numbers, times
 from agent_magic.show.charts.timeline import STACK, binned, look_of
-from agent_magic.show.charts.tradeoff import looks_of, pareto, rows_of, scenarios_of, tradeoff
+from agent_magic.show.charts.tradeoff import looks_of, pareto, rows_of, scenarios_of
 from agent_magic.show.charts.waterfall import dollar_steps, second_steps
-from agent_magic.show.theme import INKS, INKS_ON_EITHER, PHASES
+from agent_magic.show.theme import INKS_ON_EITHER, PHASES
 from tests.live.virtual import Reply, drive
 from tests.show.story import business_run, finished_run, layered_plan, record_of
 from tests.show.test_pictures import HOSTILE, contrast

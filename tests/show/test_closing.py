@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from agent_magic import Agent, Policy, TokenPrice, first_of
 from agent_magic.api import Ledger, Run
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.declare.task import first_of
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import Plan
 from agent_magic.errors import Rejected, Unreachable
 from agent_magic.measure.frames import next_step
-from agent_magic.record.events import AgentEnded, RunEnded
+from agent_magic.record import AgentEnded, Prices, RunEnded
 from agent_magic.record.ledger.base import IN_DOUBT
-from agent_magic.record.prices import Prices, TokenPrice
 from agent_magic.show.closing import FEW_ANSWERS, MOST_ANSWERS, closing
 from tests.live.virtual import Reply, drive
 from tests.show.story import business_run, finished_run, layered_plan

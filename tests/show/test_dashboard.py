@@ -6,14 +6,13 @@ import asyncio
 import xml.etree.ElementTree as ET
 
 import agent_magic as am
+from agent_magic import Limits
+from agent_magic.engine import Pacer
 from agent_magic.engine.alerts import episodes_of, rules_of
-from agent_magic.engine.pacing.limits import Limits
-from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import Overloaded, RateLimited
 from agent_magic.live.vitals import Sample
 from agent_magic.measure.frames import KERNEL
-from agent_magic.record.events import AttemptEnded
-from agent_magic.record.results import RunRecord
+from agent_magic.record import AttemptEnded, RunRecord
 from agent_magic.show.charts.dashboard import BINS, moments_of, run_dashboard
 from tests.live.virtual import Reply, Scripted, drive
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 
 import agent_magic as am
-from agent_magic.notebook.verbs.results import error_page
-from agent_magic.show.frames import frame_text
+from agent_magic.notebook import error_page
+from agent_magic.show import frame_text
 from agent_magic.show.notes import failed_tools_note
 from tests.live.test_tool_turns import asks, call, given, played, raising, says
 from tests.live.virtual import drive

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from agent_magic.show.graph import cards_layout
+from agent_magic.show import cards_layout
 from agent_magic.show.graph.layout import CARD_H, MOST_ROWS, ROW_GAP, columns_of, fold
 from tests.show.story import business_plan, layered_plan, plan_of
 from tests.show.test_layout import check, plans

@@ -9,15 +9,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from agent_magic import Agent, Policy
 from agent_magic.api import Plan as ApiPlan
 from agent_magic.api import Run
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import Plan
 from agent_magic.errors import Unreachable
 from agent_magic.measure.compare import compared
 from agent_magic.measure.frames import make_frame
-from agent_magic.show.frames import frame_bundle, frame_text
+from agent_magic.show import frame_text
+from agent_magic.show.frames import frame_bundle
 from agent_magic.show.page import WIDTH, columns_of
 from tests.live.virtual import Reply, drive
 from tests.show.story import business_run

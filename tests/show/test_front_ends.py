@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
+from agent_magic import compare
 from agent_magic.api import Plan, Run
-from agent_magic.api.comparison import compare
 from tests.show.story import business_run
 from tests.show.test_charts import all_charts
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magic.declare.plan import Plan
+from agent_magic.declare import Plan
 from agent_magic.show.graph import layout as room
 from agent_magic.show.graph import wasi
 from agent_magic.show.graph.layout import Grid, Layout, lay_out, layout_source

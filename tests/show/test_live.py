@@ -11,13 +11,11 @@ from typing import Any
 import pytest
 
 from agent_magic.engine.health import Health
-from agent_magic.record.events import AgentReady, AttemptStarted, Event
-from agent_magic.record.results import RunRecord
-from agent_magic.show.graph import cards_layout
+from agent_magic.record import AgentReady, AttemptStarted, Event, RunRecord
+from agent_magic.show import Feed, cards_layout, details_of
 from agent_magic.show.graph.groups import sheet_of
 from agent_magic.show.live import VERBS, LiveView, make_live_view
-from agent_magic.show.live.feed import AGAIN, MOST_CHARS, Around, Feed
-from agent_magic.show.live.panel import details_of
+from agent_magic.show.live.feed import AGAIN, MOST_CHARS, Around
 from tests.show.story import (
     REQUEST,
     business_events,

@@ -9,8 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import agent_magic as am
-from agent_magic.show.cards import plan_picture
-from agent_magic.show.explore import Choice, Explorer
+from agent_magic.show import Choice, Explorer, plan_picture
 from tests.live.virtual import Reply, drive
 
 PLAN = am.Plan([am.Agent("one", "x"), am.Agent("two", "y"), am.Agent("sum", "{{ one }} {{ two }}")])

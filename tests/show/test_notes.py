@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.admission.budget import Budget, Worst
-from agent_magic.engine.policy import Policy
-from agent_magic.record.events import AgentEnded
-from agent_magic.record.results import RunRecord
+from agent_magic import Agent, Policy
+from agent_magic.declare import Plan
+from agent_magic.engine import Budget, Worst
+from agent_magic.record import AgentEnded, RunRecord
 from agent_magic.show.notes import REJECTED, budget_note, no_items_note, rejected_note
 from tests.live.virtual import Reply, drive
 

@@ -13,14 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import agent_magic as am
-from agent_magic.record.events import AgentEnded, AgentReady, AttemptStarted
-from agent_magic.record.results import RunRecord
-from agent_magic.show.charts.timeline import run_timeline
-from agent_magic.show.graph import cards_layout, picture, static_bundle
-from agent_magic.show.graph.scene import Scene, node_view, scene_of
+from agent_magic.record import AgentEnded, AgentReady, AttemptStarted, RunRecord
+from agent_magic.show import INKS, cards_layout, picture, run_timeline, scene_of, static_bundle
+from agent_magic.show.graph.scene import Scene, node_view
 from agent_magic.show.graph.svg import MARGIN, PAGE_W, SCROLLED_W, draw, picture_width, plot_of
 from agent_magic.show.states import STATES
-from agent_magic.show.theme import INKS, Theme, attributes_for_classes
+from agent_magic.show.theme import Theme, attributes_for_classes
 from tests.show.story import (
     REQUEST,
     answered,
@@ -37,7 +35,7 @@ from tests.show.story import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent_magic.declare.plan import Plan
+    from agent_magic.declare import Plan
 
 NS = "{http://www.w3.org/2000/svg}"
 HOSTILE = [

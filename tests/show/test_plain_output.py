@@ -9,32 +9,40 @@ from typing import Any
 import pytest
 
 import agent_magic as am
+from agent_magic import Agent, Policy
 from agent_magic.api import Run
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.engine.policy import Policy
+from agent_magic.declare import Plan
 from agent_magic.forecast.estimate.value import Outlay
-from agent_magic.record.answer import Answer, Price, Usage
-from agent_magic.record.events import (
+from agent_magic.record import (
     AgentEnded,
     AgentReady,
+    Answer,
     AttemptEnded,
     AttemptStarted,
     BackoffStarted,
     FirstToken,
+    Price,
+    Request,
     RunEnded,
+    RunRecord,
+    Usage,
 )
-from agent_magic.record.request import Request
-from agent_magic.record.results import RunRecord
-from agent_magic.show.cards import context_card, declaration_card, plan_picture
+from agent_magic.show import (
+    Choice,
+    Explorer,
+    Feed,
+    capped_note,
+    cards_layout,
+    context_card,
+    declaration_card,
+    details_of,
+    frame_text,
+    plan_picture,
+    static_bundle,
+)
 from agent_magic.show.closing import closing
 from agent_magic.show.estimates import estimate_page, outlay_line, prices_page
-from agent_magic.show.explore import Choice, Explorer
-from agent_magic.show.frames import frame_text
-from agent_magic.show.graph import cards_layout, static_bundle
-from agent_magic.show.live.feed import Feed
-from agent_magic.show.live.panel import details_of
-from agent_magic.show.notes import budget_note, capped_note, context_notes
+from agent_magic.show.notes import budget_note, context_notes
 from agent_magic.show.terminal import LineView
 from agent_magic.show.values import Markdown, result_bundle
 from tests.show.calling import arguments_of, calling_run

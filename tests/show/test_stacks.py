@@ -8,18 +8,16 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import agent_magic as am
-from agent_magic.engine.policy import Policy
-from agent_magic.record.events import AgentEnded, AgentReady, AttemptStarted, Event, RunEnded
-from agent_magic.show.graph import picture
+from agent_magic import Policy
+from agent_magic.record import AgentEnded, AgentReady, AttemptStarted, Event, RunEnded
+from agent_magic.show import Feed, details_of, picture, run_text, scene_of
 from agent_magic.show.graph.card_texts import Faces
 from agent_magic.show.graph.groups import group_texts, sheet_of
-from agent_magic.show.graph.scene import is_large, scene_of
-from agent_magic.show.live.feed import Feed
-from agent_magic.show.live.panel import details_of
+from agent_magic.show.graph.scene import is_large
 from agent_magic.show.run_page import run_page
 from agent_magic.show.states import state_of
 from agent_magic.show.terminal import groups_of
-from agent_magic.show.text import counts_line, run_text
+from agent_magic.show.text import counts_line
 from tests.live.virtual import Reply, drive
 from tests.show.story import REQUEST, answered, broken, each_plan, finished_run, record_of
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from agent_magic import Policy
 from agent_magic.api import Agent, Plan
 from agent_magic.engine.health import Health, Thresholds, Watch, health_of, record_health
 from agent_magic.engine.pacing.class_pacer import LimitUse
-from agent_magic.engine.policy import Policy
 from agent_magic.errors import Rejected
 from agent_magic.show.live.feed import strip_of
 from tests.live.virtual import Reply, drive

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magic.measure.metrics import summarize
+from agent_magic.measure import summarize
 from agent_magic.show.states import STATES, states_of
 from agent_magic.show.terminal import LineView, TableView, groups_of, terminal_view
 from agent_magic.show.text import one_line

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.record.answer import Price
-from agent_magic.record.events import AgentReady, AttemptEnded, AttemptStarted
+from agent_magic.record import AgentReady, AttemptEnded, AttemptStarted, Price
 from agent_magic.show.graph.groups import sheet_of
 from agent_magic.show.graph.timeline import MOST_BINS, SHADES, Bar, Shades, axis_for, grouped_timeline, tone_of_row
 from tests.show.story import REQUEST, finished_run, layered_plan
 
 if TYPE_CHECKING:
-    from agent_magic.record.events import Event
+    from agent_magic.record import Event
 
 Work = tuple[float, float]
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.declare.agent import Agent
-from agent_magic.declare.plan import Plan
-from agent_magic.record.answer import Answer, Price, Usage
+from agent_magic import Agent
+from agent_magic.declare import Plan
+from agent_magic.record import AgentEnded, AgentReady, Answer, AttemptEnded, AttemptStarted, Price, Usage
 from agent_magic.record.display import clean
-from agent_magic.record.events import AgentEnded, AgentReady, AttemptEnded, AttemptStarted
-from agent_magic.show.values import MOST_CHARS, Markdown, folded, markdown_html, result_bundle, result_text, texts_html
+from agent_magic.show import texts_html
+from agent_magic.show.values import MOST_CHARS, Markdown, folded, markdown_html, result_bundle, result_text
 from tests.show.story import MODEL, REQUEST, business_run, record_of
 from tests.show.test_pictures import HOSTILE
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import agent_magic as am
 from agent_magic.providers.base import Stream
-from agent_magic.record.answer import Answer
-from agent_magic.record.request import Request
+from agent_magic.record import Answer, Request
 from tests.providers.wire import Server, reply, serving
 
 KEY = "gsk-abcdefghijklmnop0123456789"

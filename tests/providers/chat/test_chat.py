@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import agent_magic as am
-from agent_magic.engine.pacing.limits import Reading
+from agent_magic.engine import Reading
 from agent_magic.errors import (
     CallError,
     DeclarationError,
@@ -28,7 +28,7 @@ from agent_magic.errors import (
 from agent_magic.providers.base import Stream
 from agent_magic.providers.capabilities import WORDS
 from agent_magic.providers.chat.errors import duration_s, read_headers
-from agent_magic.record.request import Message, Request
+from agent_magic.record import Message, Request
 from tests.providers.chat.speaking import (
     DONE,
     KEY,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from agent_magic.errors import CallError, Overloaded, Rejected, Truncated, Unreadable
 from agent_magic.providers.chat.stream import Event, events_of
-from agent_magic.record.answer import Usage
+from agent_magic.record import Usage
 from tests.providers.chat.speaking import (
     DONE,
     MODEL,
