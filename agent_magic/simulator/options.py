@@ -9,10 +9,9 @@ import secrets
 from collections.abc import Callable
 
 from agent_magic.simulator import batches
-from agent_magic.simulator.capacity import Capacity
 from agent_magic.simulator.directives import FAULTS, read_script
+from agent_magic.simulator.limits import Allowance, Capacity
 from agent_magic.simulator.models import LATENCY_FORMS, MODELS, parse_latency, read_numbers
-from agent_magic.simulator.rate_limits import Allowance
 from agent_magic.simulator.service import Settings
 
 HOST = "127.0.0.1"

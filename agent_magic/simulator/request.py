@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from agent_magic.simulator import content, thinking
 from agent_magic.simulator.api import (
     ApiError,
     Json,
@@ -26,9 +25,20 @@ from agent_magic.simulator.api import (
     count_tokens,
     invalid,
 )
-from agent_magic.simulator.content import blocks_of, check_media, source_of
+from agent_magic.simulator.content import (
+    THINKING_BLOCKS,
+    USUAL,
+    Chain,
+    Thinking,
+    block_of,
+    blocks_of,
+    check_media,
+    check_start,
+    parse_thinking,
+    source_of,
+    tokens_of,
+)
 from agent_magic.simulator.models import MODELS, Model
-from agent_magic.simulator.thinking import USUAL, Chain, Thinking
 from agent_magic.simulator.tools import NO_TOOLS, Tools, parse_tools
 
 REQUEST_OVERHEAD = 3
@@ -146,8 +156,8 @@ def parse(data: bytes, *, counting: bool = False) -> Request:
     schema = _schema(body)
     tools = parse_tools(body, model)
     _check_model(body, model, messages, max_tokens, typed=schema is not None)
-    how = thinking.parse_thinking(body, model, tools.choice)
-    thinking.check_start(messages, how)
+    how = parse_thinking(body, model, tools.choice)
+    check_start(messages, how)
     asking = max((place for place, one in enumerate(messages) if _asks(one)), default=None)
     request = Request(
         model,
@@ -175,7 +185,7 @@ def parse(data: bytes, *, counting: bool = False) -> Request:
 
 def _with_blocks(request: Request, messages: list[Json], asking: int | None) -> Request:
     since = messages[(-1 if asking is None else asking) + 1 :]
-    calls = [block for one in since for block in content.blocks_of(one["content"]) if block["type"] == "tool_use"]
+    calls = [block for one in since for block in blocks_of(one["content"]) if block["type"] == "tool_use"]
     names = {call["id"]: call["name"] for call in calls}
     segments, chain = _chained(request, messages)
     return replace(
@@ -185,7 +195,7 @@ def _with_blocks(request: Request, messages: list[Json], asking: int | None) -> 
         called=tuple(names.values()),
         results=tuple(
             ToolResult(names.get(block["tool_use_id"], ""), _block_text(block), bool(block.get("is_error")))
-            for block in content.blocks_of(messages[-1]["content"])
+            for block in blocks_of(messages[-1]["content"])
             if block["type"] == "tool_result"
         ),
         open_calls=tuple(open_calls(messages)),
@@ -199,15 +209,15 @@ def _chained(request: Request, messages: list[Json]) -> tuple[tuple[Segment, ...
     places = [
         f"messages.{place}.content.{number}"
         for place, one in enumerate(messages)
-        for number, block in enumerate(content.blocks_of(one["content"]))
-        if block["type"] in thinking.BLOCKS
+        for number, block in enumerate(blocks_of(one["content"]))
+        if block["type"] in THINKING_BLOCKS
     ]
     if not places:
         return request.segments, None
     chain, segments, next_place = Chain(request.model), list[Segment](), iter(places)
     for segment in request.segments:
-        if segment.label.partition(":")[2] in thinking.BLOCKS:
-            size = chain.check(thinking.block_of(segment.text), next(next_place))
+        if segment.label.partition(":")[2] in THINKING_BLOCKS:
+            size = chain.check(block_of(segment.text), next(next_place))
             segments.append(replace(segment, tokens=segment.tokens + size))
         else:
             segments.append(segment)
@@ -219,13 +229,13 @@ def _chained(request: Request, messages: list[Json]) -> tuple[tuple[Segment, ...
 def text_of(value: object) -> str:
     if isinstance(value, str):
         return value
-    return "\n\n".join(filter(None, map(_block_text, content.blocks_of(value))))
+    return "\n\n".join(filter(None, map(_block_text, blocks_of(value))))
 
 
 def _said(value: object) -> str:
     if isinstance(value, str):
         return value
-    return text_of([block for block in content.blocks_of(value) if block["type"] != "tool_result"])
+    return text_of([block for block in blocks_of(value) if block["type"] != "tool_result"])
 
 
 def _block_text(block: Json) -> str:
@@ -236,7 +246,7 @@ def _block_text(block: Json) -> str:
 
 def _asks(message: Json) -> bool:
     """Return whether it is a user message with more than tool results."""
-    blocks = content.blocks_of(message["content"])
+    blocks = blocks_of(message["content"])
     return message["role"] == "user" and (not blocks or any(block["type"] != "tool_result" for block in blocks))
 
 
@@ -287,7 +297,7 @@ def _check_model(body: Json, model: Model, messages: list[Json], max_tokens: int
 
 def _is_paused(message: Json) -> bool:
     """Return whether its last block is a server tool call or result."""
-    kind = str((content.blocks_of(message["content"]) or [{}])[-1].get("type"))
+    kind = str((blocks_of(message["content"]) or [{}])[-1].get("type"))
     return kind == "server_tool_use" or kind.endswith("_tool_result")
 
 
@@ -328,7 +338,7 @@ def _segments(body: Json, tools: Tools, messages: Iterable[Json], model: Model) 
     if isinstance(system := body.get("system") or (), str):
         found.append(Segment("system", system, count_tokens(system)))
     else:
-        found += [_segment("system", block, model) for block in content.blocks_of(system)]
+        found += [_segment("system", block, model) for block in blocks_of(system)]
     said = [part for message in messages for part in _message_segments(message, model)]
     if settings := _settings(body, said):
         found.append(Segment("settings", _encode(settings), 0))
@@ -350,7 +360,7 @@ def _message_segments(message: Json, model: Model) -> list[Segment]:
     role, given = message["role"], message["content"]
     if isinstance(given, str):
         return [Segment(f"{role}:text", given, count_tokens(given) + MESSAGE_OVERHEAD)]
-    found = [_segment(f"{role}:{block['type']}", block, model) for block in content.blocks_of(given)]
+    found = [_segment(f"{role}:{block['type']}", block, model) for block in blocks_of(given)]
     found[0] = replace(found[0], tokens=found[0].tokens + MESSAGE_OVERHEAD)
     return found
 
@@ -366,10 +376,10 @@ def _tokens_of(block: Json, model: Model) -> int:
     if kind == "text":
         return count_tokens(str(block.get("text", "")))
     if kind in ("image", "document"):
-        return content.tokens_of(block, model)
-    if kind in thinking.BLOCKS:
+        return tokens_of(block, model)
+    if kind in THINKING_BLOCKS:
         return 0
-    nested = content.blocks_of(block.get("content")) if kind in ("tool_result", "search_result") else []
+    nested = blocks_of(block.get("content")) if kind in ("tool_result", "search_result") else []
     rest = {key: value for key, value in block.items() if not (nested and key == "content")}
     return count_tokens(_canonical(rest)) + sum(_tokens_of(each, model) for each in nested)
 

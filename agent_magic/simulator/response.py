@@ -14,11 +14,10 @@ from typing import TypeAlias
 
 from agent_magic.simulator.answer import Answer, Block
 from agent_magic.simulator.api import BYTES_PER_TOKEN, ApiError, Json
-from agent_magic.simulator.caching import InputUsage
+from agent_magic.simulator.content import THINKING_BLOCKS
 from agent_magic.simulator.directives import Overrides
 from agent_magic.simulator.models import Timing
 from agent_magic.simulator.request import Request
-from agent_magic.simulator.thinking import BLOCKS
 
 JSON_TYPE = "application/json"
 SSE_TYPE = "text/event-stream; charset=utf-8"
@@ -65,6 +64,26 @@ class Response:
     length: int | None = None
     ending: Ending = Ending.CLEAN
     headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InputUsage:
+    """Billed input tokens; the four numbers add up to the prompt."""
+
+    uncached: int
+    read: int = 0
+    written_5m: int = 0
+    written_1h: int = 0
+
+    @property
+    def written(self) -> int:
+        """`cache_creation_input_tokens` of the API."""
+        return self.written_5m + self.written_1h
+
+    @property
+    def limited(self) -> int:
+        """What counts against the input limit: all except cache reads."""
+        return self.uncached + self.written
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +154,7 @@ def _usage(result: Result, output_tokens: int) -> Json:
         counted = {f"{name}_requests": _results(answer, name) for name in ("web_search", "web_fetch")}
         if any(counted.values()):
             found["server_tool_use"] = counted
-        if thought := sum(block.tokens for block in answer.blocks if block.kind in BLOCKS):
+        if thought := sum(block.tokens for block in answer.blocks if block.kind in THINKING_BLOCKS):
             found["output_tokens_details"] = {"thinking_tokens": thought}
     return found
 

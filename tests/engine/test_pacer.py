@@ -16,7 +16,7 @@ from agent_magic.engine.pacing.class_pacer import LATE_S, MOST_UNSAID_S
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.engine.pacing.pacer import Ticket
 from agent_magic.engine.pacing.window import DOUBLE_S, FIRST_WINDOW
-from agent_magic.simulator.rate_limits import Bucket
+from agent_magic.simulator.limits import Bucket
 
 MODEL, OTHER = "claude-opus-4", "claude-sonnet-5-5"
 

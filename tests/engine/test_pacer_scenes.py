@@ -12,7 +12,7 @@ from agent_magic.engine import Pacer
 from agent_magic.engine.admission.key import PATIENCE_S
 from agent_magic.engine.pacing.window import FIRST_WINDOW
 from agent_magic.providers.anthropic.errors import read_headers
-from agent_magic.simulator.rate_limits import Bucket
+from agent_magic.simulator.limits import Bucket
 from benchmarks.rate_world import Paced, Server, World, draw
 
 PER_MINUTE = 3_000

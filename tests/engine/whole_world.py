@@ -17,13 +17,13 @@ from agent_magic.engine import Pool as Slots
 from agent_magic.forecast.virtual import VirtualClock
 from agent_magic.providers import limit_class
 from agent_magic.providers.anthropic.errors import read_headers
-from agent_magic.simulator.rate_limits import Limit, Limits, Pool
+from agent_magic.simulator.limits import Limit, Limits, Pool
 from tests.engine.whole import Whole
 from tests.engine.whole_shared import Shared
 
 if TYPE_CHECKING:
     from agent_magic.engine import Readings
-    from agent_magic.simulator.rate_limits import Denial
+    from agent_magic.simulator.limits import Denial
     from tests.engine.whole_scene import Asked, Scene
 
 EPOCH_S = 1_790_000_000.37

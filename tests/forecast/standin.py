@@ -22,8 +22,8 @@ from agent_magic.providers.anthropic.models import min_cacheable_tokens
 from agent_magic.providers.base import Provider
 from agent_magic.record import Answer, Usage
 from agent_magic.simulator.api import ApiError
+from agent_magic.simulator.limits import Allowance
 from agent_magic.simulator.models import MODELS, parse_latency
-from agent_magic.simulator.rate_limits import Allowance
 from agent_magic.simulator.service import MESSAGES, Service, Settings
 from tests.live.virtual import run_virtually
 

@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from agent_magic.simulator.limits import Allowance
 from agent_magic.simulator.models import parse_latency
-from agent_magic.simulator.rate_limits import Allowance
 from agent_magic.simulator.service import Service, Settings
 
 SQL: dict[str, Any] = {

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agent_magic.simulator.caching import InputUsage, PromptCache
 from agent_magic.simulator.request import Request, parse
+from agent_magic.simulator.response import InputUsage
+from agent_magic.simulator.service import PromptCache
 
 MARK = {"type": "ephemeral"}
 LONG = "shared context " * 400  # 1500 tokens

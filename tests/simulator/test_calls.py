@@ -15,8 +15,8 @@ from anthropic import AsyncAnthropic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent_magic.simulator.answer import CATALOGUE, sql_for, tables_of
 from agent_magic.simulator.api import ApiError
-from agent_magic.simulator.calls import CATALOGUE, sql_for, tables_of
 from tests.simulator.playing import (
     MAIL,
     QUESTION,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_magic.simulator.rate_limits import Allowance, Bucket, Pool, Quota
+from agent_magic.simulator.limits import Allowance, Bucket, Pool, Quota
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 steps = st.lists(st.tuples(st.floats(0, 5), st.integers(0, 50)), max_size=60)
