@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, cast
 from agent_magic.declare.equal_steps import Copied
 from agent_magic.declare.units import duration
 from agent_magic.declare.validation import (
+    BUILTIN,
+    as_builtin,
     check_integer,
     check_positive,
     check_text,
@@ -630,6 +632,7 @@ def flag_of(row: Option) -> str:
     return row.flag or f"--{row.name.replace('_', '-')}" if row.help else ""
 
 
+OF_ALL: Final = (("name", "", None), ("prompt", "", None))
 CHECKS: Final[Mapping[str, Callable[..., None]]] = {
     "names": _check_names,
     "switch": _check_switch,
@@ -639,32 +642,40 @@ CHECKS: Final[Mapping[str, Callable[..., None]]] = {
 
 
 @cache
-def _checks_of(kind: type) -> Sequence[tuple[str, Any, Callable[..., None]]]:
-    found: list[tuple[str, Any, Callable[..., None]]] = []
+def _checks_of(kind: type) -> Sequence[tuple[str, Any, Callable[..., None] | None]]:
+    found: list[tuple[str, Any, Callable[..., None] | None]] = []
     for row in options_of(kind).values():
         words = partial(check_word, words=row.words) if row.words and row.form == "value" else None
-        if check := words or CHECKS.get(row.form, row.check):
-            found.append((row.name, row.default, check))
+        if row.form not in {"notebook", "none"}:
+            found.append((row.name, row.default, words or CHECKS.get(row.form, row.check)))
     return found
 
 
 def check_options(step: Any, what: str) -> None:
-    for name, default, check in _checks_of(step.__class__):
+    """Check the options, with texts and numbers made Python's own."""
+    for name, default, check in (*OF_ALL, *_checks_of(step.__class__)):
         value = getattr(step, name)
-        if value is not default:
+        if value is default:
+            continue
+        if type(value) not in BUILTIN:
+            value = as_builtin(value)
+            object.__setattr__(step, name, value)
+        if check is not None:
             check(f"{name} of {what}", value, error=partial(DeclarationError, agent=step.name))
 
 
 def check_option(name: str, value: Any) -> Any:
-    row, found = AGENT[name], value.item() if hasattr(value, "item") else value
+    row, found = AGENT[name], as_builtin(value)
     if row.read is int and isinstance(found, float) and found.is_integer():  # a cell of a frame
         found: Any = int(found)
     for one, _, check in _checks_of(AgentOptions):
-        if one == name:
+        if one == name and check is not None:
             check(name, found)
-    if row.form != "texts":
-        return found
-    return (found,) if isinstance(found, str) else tuple(cast("Sequence[str]", found))
+    return _texts(found) if row.form == "texts" else found
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(map(as_builtin, (value,) if isinstance(value, str) else cast("Sequence[str]", value or ())))
 
 
 def settle_options(step: Any) -> None:
@@ -674,7 +685,7 @@ def settle_options(step: Any) -> None:
         if row.form == "names":
             object.__setattr__(step, row.name, listed(value))
         elif row.form == "texts":
-            object.__setattr__(step, row.name, (value,) if isinstance(value, str) else tuple(value or ()))
+            object.__setattr__(step, row.name, _texts(value))
         elif row.form == "pairs" and value is not None:
             object.__setattr__(step, row.name, json.loads(json.dumps(dict(value))) or None)
 

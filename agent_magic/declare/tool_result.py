@@ -127,7 +127,7 @@ def _start_of(value: Any, most: int) -> tuple[str, Any]:
 
 def _text(value: Any) -> str:
     if isinstance(value, str) and not isinstance(value, enum.Enum):
-        return value
+        return str.__str__(value)
     if value is None:
         return "(done; there is no result)"
     if isinstance(value, bytes | bytearray):

@@ -10,7 +10,9 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, cast
+from dataclasses import fields
+from types import NoneType
+from typing import Any, Final, TypeVar, cast
 
 from agent_magic.errors import DeclarationError, PlanError, did_you_mean, shown_value
 
@@ -48,6 +50,23 @@ def compare_names(step: Any) -> None:
         same = same_name(same) if isinstance(same, str) else same
         if same != given:
             object.__setattr__(step, option, same)
+
+
+BUILTIN: Final = frozenset({str, int, float, bool, tuple, list, NoneType})
+
+
+def as_builtin(value: Any) -> Any:
+    """Return a text or number of a class of its own, such as an enum's or numpy's, as Python's."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    return value.item() if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0 else value
+
+
+def make_builtin(given: Any) -> None:
+    """Make the texts and numbers in a frozen dataclass Python's own."""
+    for one in fields(given):
+        if type(value := getattr(given, one.name)) not in BUILTIN:
+            object.__setattr__(given, one.name, as_builtin(value))
 
 
 def is_number(value: object) -> bool:
@@ -116,7 +135,7 @@ def names_of(names: object) -> list[str]:
 def listed(names: str | Iterable[object] | None) -> tuple[str, ...]:
     """Split `a,b`, or a list; each name once."""
     parts = names.split(",") if isinstance(names, str) else () if names is None else names
-    return tuple(dict.fromkeys(str(part).strip() for part in parts if str(part).strip()))
+    return tuple(dict.fromkeys(text for part in parts if (text := str(as_builtin(part)).strip())))
 
 
 def same_name(name: str) -> str:

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from agent_magic.declare.options import known_keywords
-from agent_magic.declare.validation import check_integer, check_positive, check_word, listed, must_be
+from agent_magic.declare.validation import check_integer, check_positive, check_word, listed, make_builtin, must_be
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -127,6 +127,7 @@ class Policy:
     seed: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        make_builtin(self)
         if isinstance(self.batch, bool):
             object.__setattr__(self, "batch", "on" if self.batch else "off")
         for option in ("concurrency", "max_attempts", "max_turns"):

@@ -74,6 +74,10 @@ def to_json(value: object) -> Any:
         return [to_json(one) for one in cast("list[object]", value)]
     if isinstance(value, dict | MappingProxyType):
         return {str(name): to_json(one) for name, one in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, str):  # such as an enum's or numpy's, which a user's function returned
+        return str.__str__(value)
+    if isinstance(value, int | float):
+        return to_json(float(value) if isinstance(value, float) else int(value))
     raise TypeError(f"{kind.__name__} is not plain data.")
 
 

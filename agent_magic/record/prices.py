@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
 
-from agent_magic.declare.validation import is_number
+from agent_magic.declare.validation import is_number, make_builtin
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 from agent_magic.record.answer import Price, ends_with, is_same_model, plain_name, total_usd, undated
 from agent_magic.record.events import new_tuple
@@ -60,6 +60,7 @@ class TokenPrice:
     cache_write_1h: float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        make_builtin(self)
         of_cache = (self.cache_read, self.cache_write, self.cache_write_1h)
         for rate in (self.input, self.output, *(one for one in of_cache if one is not None)):
             if not (is_number(rate) and 0 <= rate <= MOST_USD):

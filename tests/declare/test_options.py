@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import inspect
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,6 +104,35 @@ def test_values_that_cannot_be(options, match):
     """Said when they are declared, with what they must be."""
     with pytest.raises(DeclarationError, match=match):
         Agent("a", "x", **options)
+
+
+class Word(str, enum.Enum):  # noqa: UP042 - whose `str` is another text
+    """A text of its own class, whose `str` is another one."""
+
+    NAME = "alpha"
+    MODEL = "claude-haiku-4-5"
+    EFFORT = "low"
+
+
+def test_texts_and_numbers_of_a_library_are_those_of_python():
+    """An enum's text and numpy's number are what they are equal to: the same step, the same in every file."""
+    plain = Agent("alpha", "x", model="claude-haiku-4-5", max_tokens=50, temperature=0.5, stop=["low"], after="alpha")
+    other = Agent(
+        Word.NAME,
+        np.str_("x"),
+        model=Word.MODEL,
+        max_tokens=np.int64(50),
+        temperature=np.float64(0.5),
+        stop=[Word.EFFORT],
+        after=[Word.NAME],
+    )
+    assert plain == other
+    assert hash(plain) == hash(other)
+    assert repr(plain) == repr(other)
+    assert am.Policy(concurrency=2, budget_usd=0.5) == am.Policy(np.int64(2), budget_usd=np.float64(0.5))
+    assert "budget_usd=0.5," in repr(am.Policy(budget_usd=np.float64(0.5)))
+    assert am.Limits(5) == am.Limits(np.int64(5))
+    assert "input=1.0" in repr(am.TokenPrice(np.float64(1), 2))
 
 
 @given(SAMPLING)

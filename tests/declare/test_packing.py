@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -103,6 +104,8 @@ NO_FORM = [
     [lambda: 0],
     np.ma.masked,
     np.ma.array([5]),
+    pd.DataFrame({"a": pd.array([[1], []], dtype=pd.ArrowDtype(pa.list_(pa.int64())))}),
+    pd.Series(["x"], dtype=pd.ArrowDtype(pa.dictionary(pa.int32(), pa.string()))),
 ]
 
 

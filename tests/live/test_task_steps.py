@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import json
 import threading
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -441,3 +443,24 @@ def counts(rows: list[int]) -> str:
 def test_a_variable_that_would_be_asked_for_is_left_alone() -> None:
     """To find out its length may run code of the user's, or a query."""
     assert "Far 1" == run(Task("counts", counts), values={"rows": [1]})["counts"].value
+
+
+class Mood(enum.StrEnum):
+    """A text with a class of its own."""
+
+    GOOD = "good"
+
+
+@pytest.mark.parametrize("value", [Mood.GOOD, np.str_("good")], ids=repr)
+def test_a_text_of_a_class_of_its_own_is_a_result(tmp_path: Path, value: Any) -> None:
+    """A task or a tool may return an enum's or numpy's text: it is kept in ledger and recording as any other."""
+
+    def rated() -> Any:
+        return value
+
+    with closing(Ledger(tmp_path / "l.sqlite3")) as ledger:
+        plan = Plan([Task("rated", rated), Agent("a", "{{ rated }}")])
+        done = asyncio.run(plan.run(client=client(), ledger=ledger))
+    assert ("good", "said good") == (done["rated"].text, done["a"].text)
+    done.save(tmp_path / "r.jsonl")
+    assert "said good" == plan.replay(tmp_path / "r.jsonl")["a"].text

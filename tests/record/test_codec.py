@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,6 +29,19 @@ from agent_magic.record import (
 )
 from agent_magic.record.codec import EVENTS, data_of, event_from_json, event_to_json, line_of
 from tests.record.histories import histories
+
+
+class Word(enum.StrEnum):
+    """A text with a class of its own."""
+
+    X = "x"
+
+
+class Number(enum.IntEnum):
+    """A number with a class of its own."""
+
+    ONE = 1
+
 
 texts = st.text(st.characters(codec=None, categories=None)) | st.sampled_from(
     ["\ud800", "\x00", "a\u2028b\x85", "\u202e"]
@@ -109,6 +124,14 @@ def test_the_same_value_makes_the_same_bytes():
 def test_what_is_no_number_is_unknown():
     """JSON has no `nan`: a price that is none is unknown."""
     assert {"cost_usd": None, "basis": "given"} == to_json(Price(math.nan, "given"))
+
+
+@pytest.mark.parametrize("value", [np.str_("x"), Word.X, np.float64(0.5), Number.ONE], ids=repr)
+def test_texts_and_numbers_of_a_class_of_their_own_are_plain(value):
+    """A user's function returned them: the same line as for Python's own, and no bug of a run."""
+    plain = {"x": "x", 0.5: 0.5, 1: 1}[value]
+    assert line_of({"it": plain}) == line_of(to_json({"it": value}))
+    assert type(plain) is type(to_json(value))
 
 
 def test_only_plain_data_is_written():

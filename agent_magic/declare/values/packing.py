@@ -7,6 +7,7 @@ be wrong but not harmful.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
 import math
@@ -180,6 +181,8 @@ class _Packer:
 
     def _column(self, series: Any) -> dict[str, Any]:
         dtype = str(series.dtype)
+        if self._other is _refused and not _is_named(dtype):
+            raise _NoFormError(dtype)
         if dtype == "category":
             categories = series.cat.categories
             return {
@@ -195,6 +198,16 @@ class _Packer:
         kept: tuple[type, ...] = (float,) if dtype == "object" else ()  # there it is another thing than `None`
         items = [None if lost and not isinstance(one, kept) else self.packed(one) for one, lost in found]
         return {"dtype": dtype, "items": items}
+
+
+@functools.lru_cache(maxsize=256)
+def _is_named(dtype: str) -> bool:
+    """Return whether pandas makes a dtype of its name; of Arrow's lists, structs and dictionaries it makes none."""
+    try:
+        _pandas().api.types.pandas_dtype(dtype)
+    except (TypeError, ValueError, NotImplementedError):
+        return False
+    return True
 
 
 _WRITERS: Final[dict[Any, Callable[[_Packer, Any], dict[str, Any]]]] = {

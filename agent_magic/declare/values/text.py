@@ -93,7 +93,7 @@ def plain_reason(error: BaseException) -> str:
 def value_text(name: str, value: object) -> str:
     """Return `as_text` of a value outside a template, or raise a `RenderError` that names it."""
     if issubclass(type(value), str):  # a proxy of one is none
-        return cast("str", value)
+        return str.__str__(cast("str", value))  # without the class of an enum, or numpy's
     if type(value) in NUMBERS:
         return str(value)
     if is_one(value):
@@ -109,7 +109,7 @@ def value_text(name: str, value: object) -> str:
 def as_text(value: object) -> str:
     """Return a value as a prompt shows it, or raise `NoTextError` or `OverflowError`."""
     if issubclass(type(value), str):
-        return cast("str", value)
+        return str.__str__(cast("str", value))
     if is_one(value):
         return str(as_attachment(value, type(value).__name__.lower()))
     check_size(text_size(value))

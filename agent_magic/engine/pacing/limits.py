@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
-from agent_magic.declare.validation import is_number, must_be
+from agent_magic.declare.validation import is_number, make_builtin, must_be
 
 Dimension = Literal["requests", "input", "output"]
 """Requests, uncached input tokens and output tokens, per minute."""
@@ -63,6 +63,7 @@ class Limits:
     burst_s: float = field(default=1.0, kw_only=True)
 
     def __post_init__(self) -> None:
+        make_builtin(self)
         for option in (*(kind.field for kind in KINDS.values()), "burst_s"):
             value = getattr(self, option)
             if value is not None and not (is_number(value) and 0 < value < MOST):
