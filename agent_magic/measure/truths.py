@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from agent_magic.declare.answers.lenient import may_be_decimal
 from agent_magic.declare.answers.schema import alternatives_of, choices_of, fields_of, schema_of, unwrapped
 from agent_magic.declare.units import plural
 from agent_magic.declare.validation import is_number
+from agent_magic.declare.values import plain_scalar
 from agent_magic.errors import DeclarationError, InvalidAnswer, NoValue, did_you_mean, shown_value
 from agent_magic.measure.intervals import share_interval
 from agent_magic.measure.scores import (
@@ -53,16 +58,16 @@ class Truths(NamedTuple):
 def grade_truth(answers: Sequence[Answered], target: str, truth: Any) -> Truths:
     """Grade against a column of the rows, values by row key, or one value for a single agent.
 
-    A text is right if it is equal once normalised, as in Rajpurkar et al., "SQuAD", 2016, its evaluation script.
+    A text is right if it is equal once normalised, as in Rajpurkar et al., "SQuAD", 2016, its evaluation script. Dates,
+    times and durations are compared as such, whatever their class; without a zone they are in UTC, as in `run.each`.
     """
-    kind, classes = _kind_of(answers, target)
+    kind, classes, form = _kind_of(answers, target)
     find, name = _truth_finder(answers, truth)
     grades: list[Grade] = []
     pairs: list[tuple[Any, Any]] = []
     measure: Measure = "error" if kind == "number" else "share"
     for one in answers:
-        wanted: Any = find(one)
-        wanted = wanted.item() if type(wanted).__module__ == "numpy" else wanted
+        wanted: Any = plain_scalar(find(one))
         if wanted is None or wanted != wanted or type(wanted).__name__ in {"NAType", "NaTType"}:  # noqa: PLR0124 - NaN
             grades.append(Grade(target, name, measure, error=NO_TRUTH))
             continue
@@ -71,10 +76,16 @@ def grade_truth(answers: Sequence[Answered], target: str, truth: Any) -> Truths:
         except (NoValue, InvalidAnswer) as error:
             grades.append(Grade(target, name, measure, error=str(error)))
             continue
-        grade = _compared(target, name, kind, value, getattr(wanted, "value", wanted))
+        wanted = wanted.value if isinstance(wanted, Enum) else wanted
+        try:
+            value, wanted = _as(form, value, "value"), _as(form, wanted, "truth")
+        except ValueError as error:
+            grades.append(Grade(target, name, measure, error=str(error)))
+            continue
+        grade = _compared(target, name, kind, value, wanted)
         grades.append(grade)
         if grade.error is None:
-            pairs.append((getattr(wanted, "value", wanted), value))
+            pairs.append((wanted, value))
     known = dict.fromkeys(wanted for wanted, _ in pairs) if kind == "choice" else {}
     more = sorted((one for one in known if one not in classes), key=str)
     return Truths(grades, kind, pairs, [*classes, *more], classes, _foreign(target, more, classes, pairs))
@@ -98,30 +109,71 @@ def _compared(target: str, name: str, kind: Kind, value: Any, wanted: Any) -> Gr
     if value is None:
         return Grade(target, name, "error" if kind == "number" else "share", error="it has no value")
     if kind == "number":
-        if not is_number(wanted):
-            return Grade(target, name, "error", error=f"its truth {shown_value(wanted)} is no number")
         return Grade(target, name, "error", abs(float(value) - float(wanted)), f"{value:g}, truth {wanted:g}")
     same = value == wanted if kind == "choice" else normalised(value) == normalised(wanted)
     return Grade(target, name, "share", float(same), "" if same else f"{value}, truth {wanted}")
 
 
-def _kind_of(answers: Sequence[Answered], target: str) -> tuple[Kind, list[Any]]:
+def _as(form: str, value: Any, what: str) -> Any:
+    """Return a value or truth as what is compared; a `ValueError` says that it is none."""
+    try:
+        return value if value is None or form not in _FORMS else _FORMS[form](value)
+    except (TypeError, ValueError, ArithmeticError):
+        named = "date or time" if form.startswith("date") else form
+        raise ValueError(f"its {what} {shown_value(value)} is no {named}") from None
+
+
+def _number(value: Any) -> Any:
+    if not is_number(value) and not isinstance(value, Decimal | Fraction):
+        raise ValueError("no number")
+    return value
+
+
+def _moment(value: Any) -> Any:
+    import pandas as pd
+
+    if is_number(value):
+        raise ValueError("no moment")
+    found = pd.Timestamp(value)
+    return found.tz_localize("UTC") if found.tz is None else found.tz_convert("UTC")
+
+
+def _duration(value: Any) -> Any:
+    import pandas as pd
+
+    return pd.Timedelta(value)
+
+
+_FORMS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "number": _number,
+    "decimal": lambda value: Decimal(value) if isinstance(value, str) else _number(value),
+    "date": _moment,
+    "date-time": _moment,
+    "duration": _duration,
+}
+
+
+def _kind_of(answers: Sequence[Answered], target: str) -> tuple[Kind, list[Any], str]:
+    """Return how the target is graded, its declared classes, and the form that is compared."""
     returns = answers[0].result.returns
     if returns is None:
-        return "text", []
+        return "text", [], ""
     schema = unwrapped(schema_of(returns.schema))
     for name in answers[0].path:
         schema = next(fields_of(each)[name] for each in alternatives_of(schema) if name in fields_of(each))
     kinds: list[Schema] = [one for one in alternatives_of(schema) if one.get("type") != "null"]
     kind = kinds[0] if len(kinds) == 1 else {}
     if (choices := choices_of(kind)) is not None:
-        return "choice", [one for one in choices if one is not None]
+        return "choice", [one for one in choices if one is not None], ""
+    if may_be_decimal(schema):
+        return "number", [], "decimal"
     found = {"boolean": "choice", "integer": "number", "number": "number", "string": "text"}.get(str(kind.get("type")))
     if found is None:
         fields = ", ".join(f"{target}.{name}" for name in fields_of(kind))
         hint = f"Name a field: {fields}." if fields else "Give a function: grader=lambda answer, row: ..."
         raise DeclarationError(f"{target} is no single value that a truth could be compared with.", hint=hint)
-    return cast("Kind", found), [True, False] if kind.get("type") == "boolean" else []
+    form = "number" if found == "number" else str(kind.get("format") or "")
+    return cast("Kind", found), [True, False] if kind.get("type") == "boolean" else [], form
 
 
 def _truth_finder(answers: Sequence[Answered], truth: Any) -> tuple[Callable[[Answered], Any], str]:

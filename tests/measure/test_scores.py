@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import re
+from decimal import Decimal
 from typing import Literal
 
 import numpy as np
@@ -53,6 +55,11 @@ def done() -> Run:
     return runs([LABEL], ANSWERS, ROWS)
 
 
+def rows_with(truth) -> pd.DataFrame:
+    """One row with a truth, which keeps its class."""
+    return pd.DataFrame({"text": ["a"], "truth": pd.Series([truth], dtype=object)})
+
+
 def rows_of(frame: pd.DataFrame) -> dict[str, tuple[int, float]]:
     """Each metric with n and score."""
     scores = frame["score"].astype("float64")
@@ -97,6 +104,43 @@ def test_texts_match_exactly_or_normalised(done):
     found = rows_of(done.score("label.note", truth="note"))
     assert {"exact match": (4, 0.25), "normalised match": (4, 0.5)} == found
     assert "end of day" == normalised(" The end,  of a Day.")
+
+
+class Bill(BaseModel):
+    day: dt.date
+    at: dt.datetime
+    took: dt.timedelta
+    total: Decimal
+
+
+BILL = {"day": "2026-03-01", "at": "2026-03-01T10:00:00+02:00", "took": "PT90M", "total": "9007199254740993.10"}
+IN_PARIS = pd.Timestamp("2026-03-01 09:00", tz="Europe/Paris")
+EQUAL = {
+    "day": ["2026-03-01", dt.date(2026, 3, 1), pd.Timestamp("2026-03-01"), np.datetime64("2026-03-01", "ns")],
+    "at": [
+        IN_PARIS,
+        dt.datetime(2026, 3, 1, 8, tzinfo=dt.UTC),
+        "2026-03-01T08:00:00Z",
+        pd.Timestamp("2026-03-01 08:00"),
+    ],
+    "took": [dt.timedelta(minutes=90), pd.Timedelta("90min"), np.timedelta64(90, "m"), "PT1H30M"],
+    "total": [Decimal("9007199254740993.1"), "9007199254740993.10"],
+}
+
+
+@pytest.mark.parametrize(("field", "truth"), [(name, one) for name, all_ in EQUAL.items() for one in all_], ids=repr)
+def test_a_truth_is_compared_as_what_it_stands_for(field, truth):
+    """A date, a time, a duration or a decimal is right whatever class the column has, and one beside it is wrong."""
+    found = runs([Agent("bill", "{{ item.text }}", each="rows", returns=Bill)], {"a": BILL}, rows_with(truth))
+    score = float(found.score(f"bill.{field}", truth="truth")["score"].iloc[0])
+    assert (0.0 if field == "total" else 1.0) == score
+
+
+def test_a_truth_that_is_no_date_is_said_so():
+    """It is an error of its row, as a truth that is no number."""
+    found = runs([Agent("bill", "{{ item.text }}", each="rows", returns=Bill)], {"a": BILL}, rows_with("soon"))
+    found.score("bill.day", truth="truth")
+    assert "its truth 'soon' is no date or time" == found.scores["error"].iloc[0]
 
 
 def test_a_score_says_what_the_answers_cost_and_what_to_do_next(done):

@@ -38,6 +38,7 @@ from agent_magic.declare.values.tables import (
     is_lazy,
     is_table,
     levels_of,
+    plain_scalar,
     read_table,
 )
 from agent_magic.declare.values.text import (
@@ -102,6 +103,7 @@ __all__ = [
     "pdf",
     "picture_of",
     "plain_reason",
+    "plain_scalar",
     "read_items",
     "read_table",
     "reader_of",
