@@ -13,14 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
 
-from agent_magic.declare.answers.reading import Fields, plain
+from agent_magic.declare.answers.reading import plain
 from agent_magic.declare.answers.schema import lacking, schema_of
 from agent_magic.declare.each import ITEM, KEY
 from agent_magic.declare.step import job_of
 from agent_magic.declare.task import Task
 from agent_magic.declare.units import dollars, plural
 from agent_magic.declare.user_code import reason_of, run_user_code
-from agent_magic.declare.validation import is_number
+from agent_magic.declare.validation import find_name, is_number, same_name
 from agent_magic.declare.values import Row, as_item, digest, fingerprint
 from agent_magic.errors import AgentMagicError, DeclarationError, NoValue, did_you_mean, shown_value
 from agent_magic.measure.frames import frame_of, on_the_run, table
@@ -87,7 +87,10 @@ class Answered(NamedTuple):
 
 def _at(value: Any, path: Sequence[str]) -> Any:
     for name in path:
-        value = cast("Any", value)[name] if isinstance(value, Mapping | Fields) else getattr(value, name)
+        if isinstance(value, Mapping):
+            value = cast("Any", value)[find_name(name, cast("Any", value)) or name]
+        else:
+            value = getattr(value, same_name(name))
     return value
 
 

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.declare.answers.lenient import may_be_decimal
-from agent_magic.declare.answers.schema import alternatives_of, choices_of, fields_of, schema_of, unwrapped
+from agent_magic.declare.answers.schema import alternatives_of, choices_of, fields_of, reached, schema_of
 from agent_magic.declare.units import plural
 from agent_magic.declare.validation import is_number
 from agent_magic.declare.values import plain_scalar
@@ -158,9 +158,7 @@ def _kind_of(answers: Sequence[Answered], target: str) -> tuple[Kind, list[Any],
     returns = answers[0].result.returns
     if returns is None:
         return "text", [], ""
-    schema = unwrapped(schema_of(returns.schema))
-    for name in answers[0].path:
-        schema = next(fields_of(each)[name] for each in alternatives_of(schema) if name in fields_of(each))
+    schema = reached(schema_of(returns.schema), answers[0].path)[0]
     kinds: list[Schema] = [one for one in alternatives_of(schema) if one.get("type") != "null"]
     kind = kinds[0] if len(kinds) == 1 else {}
     if (choices := choices_of(kind)) is not None:

@@ -65,7 +65,7 @@ from agent_magic.declare.values import (
     unpack,
     value_notes,
 )
-from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, UndefinedVariable
+from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, UndefinedField, UndefinedVariable
 
 
 class Trips(pd.DataFrame):
@@ -914,6 +914,16 @@ def test_names_are_compared_as_python_compares_them():
     assert "1 2 1" == plan.prompt("µ", {})
     assert "3 4" == plan.prompt("c_0", {})
     assert plan.select("µ").names == ("μ",)
+
+
+def test_so_it_is_with_the_fields_of_an_answer():
+    """The class has the Greek letter, as Python made it; a prompt, a condition and an index may have the micro sign."""
+    schema = {"type": "object", "properties": {"μ": {"type": "integer"}, "ﬁ": {"type": "string"}}, "required": ["μ"]}
+    label = am.Agent("label", "x", returns=schema)
+    plan = am.Plan([label, am.Agent("b", "{{ label.µ }} {{ label['µ'] }} {{ label.fi }}", when="label.µ > 1")])
+    assert "3 3 x" == plan.prompt("b", {"label": plan.meaning_of(0, '{"μ": 3, "ﬁ": "x"}')})
+    with pytest.raises(UndefinedField, match="label has no field 'λ'"):
+        am.Plan([label, am.Agent("b", "{{ label.λ }}")])
 
 
 @given(st.text(max_size=5))

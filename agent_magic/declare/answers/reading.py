@@ -35,7 +35,7 @@ from agent_magic.declare.answers.schema import (
     unwrapped,
     values_of,
 )
-from agent_magic.declare.values import as_json
+from agent_magic.declare.values import as_json, find_name
 from agent_magic.errors import InvalidAnswer, shown_value
 
 if TYPE_CHECKING:
@@ -60,8 +60,15 @@ class Fields(SimpleNamespace):
     def __str__(self) -> str:
         return as_json(self)
 
+    def __getattr__(self, name: str) -> Any:
+        if (known := find_name(name, vars(self))) is None:
+            raise AttributeError(name)
+        return vars(self)[known]
+
     def __getitem__(self, name: str) -> Any:
-        return vars(self)[name]
+        if (known := find_name(name, vars(self))) is None:
+            raise KeyError(name)
+        return vars(self)[known]
 
 
 class Keys(dict[str, Any]):

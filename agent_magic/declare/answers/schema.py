@@ -17,6 +17,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from agent_magic.declare.validation import find_name
 from agent_magic.errors import DeclarationError
 
 if TYPE_CHECKING:
@@ -371,7 +372,7 @@ def lacking(schema: Schema, path: Sequence[str | int]) -> Lack | None:
             return Lack(gone, step, [], " | ".join(map(brief, places))) if known else None
         if not objects or len(objects) < len(places):
             return None
-        places = [fields[step] for fields in objects if step in fields]
+        places = [fields[known] for fields in objects if (known := find_name(step, fields))]
         if not places:
             return Lack(gone, step, list(dict.fromkeys(name for fields in objects for name in fields)))
         gone = f"{gone}.{step}"
@@ -383,7 +384,7 @@ def reached(schema: Schema, path: Sequence[str]) -> list[Schema]:
     places = [unwrapped(schema)]
     for step in path:
         objects = [fields_of(each) for place in places for each in alternatives_of(place)]
-        places = [fields[step] for fields in objects if step in fields]
+        places = [fields[known] for fields in objects if (known := find_name(step, fields))]
     return places
 
 
