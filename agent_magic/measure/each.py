@@ -10,6 +10,7 @@ frame. If an agent did not succeed, its answer is `NaN` or `NA`, and `error` has
 | text | `str`, as pandas reads texts; `object` before pandas 3 |
 | choice (Enum, Literal) | `category`, in declared order |
 | date, date-time | `datetime64[us, UTC]` |
+| number or text, if all are numbers | `object` of `Decimal` |
 | list, object, several types | `object` |
 
 With a hedge, a row has the cost of both requests. Rows of a batched request share its dollars equally; their tokens are
@@ -20,8 +21,10 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from agent_magic.declare.answers.lenient import Decimals, is_decimal
 from agent_magic.declare.answers.reading import Fields, plain
 from agent_magic.declare.answers.schema import alternatives_of, choices_of, fields_of, leaves, schema_of, unwrapped
 from agent_magic.declare.values import index_of, same_name
@@ -193,9 +196,10 @@ def _columns(group: str, results: Sequence[AgentResult | None]) -> dict[str, pd.
     schema = schema_of(returns.schema)
     values = [_value(one) for one in results]
     if unwrapped(schema) is not schema or not fields_of(schema):
-        return {group: _series([None if one is None else plain(one[0]) for one in values], unwrapped(schema))}
+        schema = unwrapped(schema)
+        return {group: _series([None if one is None else _plain(one[0], schema) for one in values], schema)}
     return {
-        name: _series([None if one is None else _cell(one[0], name) for one in values], of)
+        name: _series([None if one is None else _cell(one[0], name, of) for one in values], of)
         for name, of in leaves(schema)
     }
 
@@ -210,10 +214,13 @@ def _value(result: AgentResult | None) -> tuple[Any] | None:
         return None
 
 
-def _cell(value: Any, name: str) -> Any:
-    if isinstance(value, Fields | dict):
-        value = (vars(value) if isinstance(value, Fields) else cast("dict[str, Any]", value)).get(name)
-    return plain(value)
+def _cell(value: Any, name: str, schema: Schema) -> Any:
+    fields = vars(value) if isinstance(value, Fields) else cast("dict[str, Any]", value)
+    return _plain(fields.get(name), schema) if isinstance(fields, dict) else None
+
+
+def _plain(value: Any, schema: Schema) -> Any:
+    return Decimal(value.text) if isinstance(value, Decimals) and is_decimal(schema) else plain(value)
 
 
 def _series(cells: list[Any], schema: Schema) -> pd.Series[Any]:
@@ -221,13 +228,15 @@ def _series(cells: list[Any], schema: Schema) -> pd.Series[Any]:
 
     try:
         return _typed(cells, schema)
-    except (TypeError, ValueError):
-        return pd.Series(cells, dtype="object")
+    except (TypeError, ValueError, ArithmeticError):
+        return pd.Series([float(one) if isinstance(one, Decimal) else one for one in cells], dtype="object")
 
 
 def _typed(cells: list[Any], schema: Schema) -> pd.Series[Any]:
     import pandas as pd
 
+    if is_decimal(schema):  # a model writes them as numbers and as texts
+        return pd.Series([None if one is None else Decimal(str(one)) for one in cells], dtype="object")
     kinds = [one for one in alternatives_of(schema) if one.get("type") != "null"]
     kind = kinds[0] if len(kinds) == 1 else {}
     choices = choices_of(kind)

@@ -10,7 +10,7 @@ from enum import Enum
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from agent_magic.declare.answers.lenient import may_be_decimal
+from agent_magic.declare.answers.lenient import is_decimal
 from agent_magic.declare.answers.schema import alternatives_of, choices_of, fields_of, reached, schema_of
 from agent_magic.declare.units import plural
 from agent_magic.declare.validation import is_number
@@ -163,7 +163,7 @@ def _kind_of(answers: Sequence[Answered], target: str) -> tuple[Kind, list[Any],
     kind = kinds[0] if len(kinds) == 1 else {}
     if (choices := choices_of(kind)) is not None:
         return "choice", [one for one in choices if one is not None], ""
-    if may_be_decimal(schema):
+    if is_decimal(schema):
         return "number", [], "decimal"
     found = {"boolean": "choice", "integer": "number", "number": "number", "string": "text"}.get(str(kind.get("type")))
     if found is None:

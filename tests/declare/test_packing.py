@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -85,7 +86,9 @@ def test_a_moment_keeps_its_zone_and_which_of_two_hours_it_is(value):
     assert (value, value.tzinfo, value.fold) == (found, found.tzinfo, found.fold)
 
 
-@pytest.mark.parametrize("value", [dt.datetime(2020, 1, 1, tzinfo=dt.UTC), b"\x00a", np.int64(3), {"$": 1}, {1: (2,)}])
+@pytest.mark.parametrize(
+    "value", [dt.datetime(2020, 1, 1, tzinfo=dt.UTC), b"\x00a", np.int64(3), {"$": 1}, {1: (2,)}, Decimal("1.10")]
+)
 def test_other_values_come_back_as_they_were(value):
     """What JSON has no form for is marked with a word of ours."""
     found = unpack(pack(value))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import enum
 import json
 from datetime import UTC, date, datetime
-from typing import Any, Literal
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -131,6 +132,44 @@ def test_cells_are_what_the_model_wrote():
     assert (["a"], {"text": "q"}, "x", 2) == tuple(full[["tags", "quote", "either", "rank"]])
     assert [True] * 6 == list(empty[["stars", "seen", "note", "day", "at", "quote"]].isna())
     assert ([], 1, 1) == tuple(empty[["tags", "either", "rank"]])
+
+
+class Bill(BaseModel):
+    total: Decimal
+    tax: Decimal | None = None
+    size: Decimal | str = "?"
+
+
+def test_decimals_are_decimals_however_they_are_written():
+    """As numbers or as texts, each with all its digits, so a sum is one. Among words they stay as they are."""
+    answers = {
+        "a": '{"total": 1.10, "tax": "0.1", "size": 0.5}',
+        "b": '{"total": "9007199254740993.10", "size": "XL"}',
+        "c": '{"total": 3}',
+    }
+    agent = Agent("bill", "{{ item }}", each="rows", returns=Bill)
+    frame = runs([agent], answers, ["a", "b", "c", "wrong"]).each("bill")
+    assert [Decimal("1.10"), Decimal("9007199254740993.10"), Decimal(3)] == frame["total"].tolist()[:3]
+    assert Decimal("9007199254740997.20") == frame["total"].sum()
+    assert (Decimal("0.1"), [True] * 3) == (frame["tax"][0], frame["tax"].isna().tolist()[1:])
+    assert [0.5, "XL", "?", None] == frame["size"].tolist()
+    only = runs([Agent("n", "{{ item }}", each="rows", returns=Decimal)], {"a": "1.10"}, ["a"]).each("n")
+    assert "1.10" == str(only["n"][0])
+
+
+class Pair(NamedTuple):
+    x: int
+    y: str = "d"
+
+
+def test_a_named_tuple_may_be_written_as_a_list():
+    """The class reads it, so its fields are the columns and what prompts take."""
+    agent = Agent("pair", "{{ item }}", each="rows", returns=Pair)
+    found = runs([agent], {"a": '{"x": 1, "y": "b"}', "b": '[2, "c"]', "c": "[3]"}, ["a", "b", "c"])
+    assert [Pair(1, "b"), Pair(2, "c"), Pair(3)] == [found[f"pair_{number}"].value for number in range(3)]
+    frame = found.each("pair")
+    assert [[1, "b"], [2, "c"], [3, "d"]] == frame[["x", "y"]].to_numpy().tolist()
+    assert [2, "c"] == [found["pair_1"].meaning.x, found["pair_1"].meaning.y]
 
 
 def test_a_row_is_never_lost():

@@ -110,7 +110,7 @@ class Bill(BaseModel):
     day: dt.date
     at: dt.datetime
     took: dt.timedelta
-    total: Decimal
+    total: Decimal | None
 
 
 BILL = {"day": "2026-03-01", "at": "2026-03-01T10:00:00+02:00", "took": "PT90M", "total": "9007199254740993.10"}

@@ -224,6 +224,12 @@ def may_be_decimal(schema: Schema) -> bool:
     return [one for one in kinds if one != "null"] == ["number", "string"]
 
 
+def is_decimal(schema: Schema) -> bool:
+    """Return whether a place may hold a `Decimal`, beside `null` at most."""
+    kinds = [one for one in alternatives_of(schema) if one.get("type") != "null"]
+    return may_be_decimal(schema) or (len(kinds) == 1 and may_be_decimal(kinds[0]))
+
+
 def _loses_digits(number: Number) -> bool:
     return Decimal(number) != Decimal(repr(float(number)))
 

@@ -158,8 +158,10 @@ def as_written(schema: str, text: str) -> Any:
     except InvalidAnswer:
         whole = schema_of(schema)
         *_, (_, one) = readings(whole, text)
-        data = json.loads(one)
-        fields = fields_of(unwrapped(whole)) if isinstance(data, dict) else {}
+        data, fields = json.loads(one), fields_of(unwrapped(whole))
+        if fields and isinstance(data, list):  # which a NamedTuple also reads
+            data = dict(zip(fields, cast("list[Any]", data), strict=False))
+        fields = fields if isinstance(data, dict) else {}
         return _as_value({name: each.get("default") for name, each in fields.items()} | data if fields else data)
 
 

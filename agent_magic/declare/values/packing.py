@@ -114,7 +114,7 @@ def unpacked(data: Any) -> Any:
     """Read plain data that `pack` or `packed_key` made; anything else is a `ValueError`."""
     try:
         return _unpacked(data)
-    except (KeyError, TypeError, AttributeError, IndexError, RecursionError, OverflowError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, RecursionError, ArithmeticError) as error:
         raise ValueError(f"not a packed value ({type(error).__name__})") from None
 
 
@@ -252,6 +252,8 @@ _OF_PANDAS: Final[dict[str, Callable[[_Packer, Any], dict[str, Any]]]] = {
 
 
 def _refused(_: _Packer, value: Any) -> Any:
+    if type(value) is Decimal:  # no writer: older recordings identify one by its `repr`
+        return {KIND: "Decimal", "text": str(value)}
     raise _NoFormError(type(value).__name__)
 
 
@@ -394,6 +396,7 @@ _READERS: Final[dict[str, Callable[[dict[str, Any]], Any]]] = {
     "date": lambda data: date.fromisoformat(data["text"]),
     "datetime": _datetime,
     "SimpleNamespace": lambda data: SimpleNamespace(**_unpacked(data["items"])),
+    "Decimal": lambda data: Decimal(data["text"]),
     "bytes": lambda data: base64.b64decode(data["data"], validate=True),
     "frame": _frame,
     "series": lambda data: _series_of(data["column"], _index(data)).rename(_unpacked(data["name"])),
