@@ -215,7 +215,7 @@ def _value(result: AgentResult | None) -> tuple[Any] | None:
 
 
 def _cell(value: Any, name: str, schema: Schema) -> Any:
-    fields = vars(value) if isinstance(value, Fields) else cast("dict[str, Any]", value)
+    fields: Any = vars(value) if isinstance(value, Fields) else value
     return _plain(fields.get(name), schema) if isinstance(fields, dict) else None
 
 

@@ -115,7 +115,7 @@ class Bill(BaseModel):
 
 BILL = {"day": "2026-03-01", "at": "2026-03-01T10:00:00+02:00", "took": "PT90M", "total": "9007199254740993.10"}
 IN_PARIS = pd.Timestamp("2026-03-01 09:00", tz="Europe/Paris")
-EQUAL = {
+ALIKE = {
     "day": ["2026-03-01", dt.date(2026, 3, 1), pd.Timestamp("2026-03-01"), np.datetime64("2026-03-01", "ns")],
     "at": [
         IN_PARIS,
@@ -128,7 +128,7 @@ EQUAL = {
 }
 
 
-@pytest.mark.parametrize(("field", "truth"), [(name, one) for name, all_ in EQUAL.items() for one in all_], ids=repr)
+@pytest.mark.parametrize(("field", "truth"), [(name, one) for name, all_ in ALIKE.items() for one in all_], ids=repr)
 def test_a_truth_is_compared_as_what_it_stands_for(field, truth):
     """A date, a time, a duration or a decimal is right whatever class the column has, and one beside it is wrong."""
     found = runs([Agent("bill", "{{ item.text }}", each="rows", returns=Bill)], {"a": BILL}, rows_with(truth))
