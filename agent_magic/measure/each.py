@@ -215,8 +215,8 @@ def _value(result: AgentResult | None) -> tuple[Any] | None:
 
 
 def _cell(value: Any, name: str, schema: Schema) -> Any:
-    fields: Any = vars(value) if isinstance(value, Fields) else value
-    return _plain(fields.get(name), schema) if isinstance(fields, dict) else None
+    fields = vars(value) if isinstance(value, Fields) else value
+    return _plain(cast("dict[str, Any]", fields).get(name), schema) if isinstance(fields, dict) else None
 
 
 def _plain(value: Any, schema: Schema) -> Any:
