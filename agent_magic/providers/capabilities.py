@@ -15,6 +15,7 @@ from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.declare.answers.schema import told_by
 from agent_magic.declare.attaching import shows_content
 from agent_magic.declare.equal_steps import firsts
+from agent_magic.declare.grouping import declared_name
 from agent_magic.declare.options import AGENT
 from agent_magic.declare.task import Task
 from agent_magic.engine.batching import batching_of
@@ -77,19 +78,19 @@ def check_plan(plan: Plan, policy: Policy, provider: Provider) -> None:
         agent = plan.agents[min(batching.steps)]
         if agent.batch is None:
             raise no_batches(provider.endpoint)
-        raise _refusal(agent.name, f"batch={agent.batch!r}", _name(provider), "has no batches")
+        raise _refusal(declared_name(agent), f"batch={agent.batch!r}", _name(provider), "has no batches")
     everything = provider.capabilities == EVERYTHING
     for number, agent in zip(firsts(range(len(plan)), plan.dag.alike), plan.firsts, strict=True):
         if isinstance(agent, Task) or (everything and not agent.sent):
             continue
-        needed = _needed_ahead(plan, number, agent, provider)
+        needed, name = _needed_ahead(plan, number, agent, provider), declared_name(agent)
         if lack := _lack(needed, provider.capabilities):
-            raise _refusal(agent.name, _option(plan, agent, lack), _name(provider), REFUSALS[lack].words, lack)
+            raise _refusal(name, _option(plan, agent, lack), _name(provider), REFUSALS[lack].words, lack)
         for model in (agent.model or DEFAULT_MODEL, *agent.other_models):
             if lack := _lack(needed, provider.capabilities_of(model)):
                 raise DeclarationError(
-                    f"Agent {agent.name!r} has {_option(plan, agent, lack)}, and {model} {REFUSALS[lack].words}.",
-                    agent=agent.name,
+                    f"Agent {name!r} has {_option(plan, agent, lack)}, and {model} {REFUSALS[lack].words}.",
+                    agent=name,
                     hint="Nothing was sent. Take the option out, or ask a model that takes it.",
                 )
 

@@ -140,6 +140,15 @@ def test_a_request_that_gets_there_by_another_way_is_refused_too():
     check_request(asked._replace(model="a-model-of-a-gateway"), claude)
 
 
+@pytest.mark.parametrize("many", [{"each": "rows"}, {"each": "rows", "group": 2, "returns": int}, {"repeat": 2}])
+def test_a_refusal_names_what_is_declared(many: dict[str, Any]):
+    """Not a row, a request or a copy of it."""
+    plan = am.Plan([am.Agent("a", "Hi {{ item }}.", temperature=0.2, **many)], {"rows": [1, 2, 3], "item": "x"})
+    with pytest.raises(DeclarationError, match=r"Agent .a. has temperature=0\.2, and claude-haiku-5-5") as caught:
+        asyncio.run(plan.run(client=am.Claude(base_url="http://127.0.0.1:1", api_key="k" * 20)))
+    assert "a" == caught.value.agent
+
+
 def test_a_pool_takes_what_all_its_members_take_of_a_model():
     """And workers what their client does."""
     claude = am.Claude(base_url="http://127.0.0.1:1", api_key="k" * 20)
