@@ -129,7 +129,7 @@ def driver_of(  # noqa: PLR0913 - the options of `Plan.run`
     client = session.client
     policy = as_policy(policy, client.room)
     plan.check_prompts()
-    plan = as_asked(plan, policy, session)
+    plan = as_asked(plan, policy, session) if recorded is None else recorded.plan
     if recorded is None:
         session.check_plan(plan, policy)
         session.say_whom()

@@ -410,8 +410,10 @@ class Engine:
             return [*asked, *self._begin_calls(now), *self._take(self.conductor.step_out(step, now), now)]
         verdict = judge(answer, len(turns) + 1, self._policy, self._requests.max_turns(step), is_last=is_last)
         passed_on = verdict.failure is None and not verdict.continues
-        if passed_on and step in self._checked and (fault := self._requests.fault(step, answer)) is not None:
-            return self._ask_again(step, outcome, fault, now)
+        if passed_on and step in self._checked:
+            whole = replace(answer, text=self._text_so_far(step, answer))
+            if (fault := self._requests.fault(step, whole)) is not None:
+                return self._ask_again(step, outcome, fault, now)
         self._settlement.settle(step, outcome, verdict.failure, now)
         if verdict.failure is not None:
             return self._take(self.conductor.failed(step, verdict.failure, now), now)
@@ -541,9 +543,12 @@ class Engine:
         self.calls.want(step, turn, len(calls) + 1, [Wanted("", SAVE, "")])
         return [*self._begin_calls(now), *self._take(self.conductor.step_out(step, now), now)]
 
-    def _whole_text(self, step: int, answer: Answer) -> str:
+    def _text_so_far(self, step: int, answer: Answer) -> str:
         before = () if self._checked.get(step) else self._turns.get(step, ())
-        text = "".join([*before, answer.text])
+        return "".join([*before, answer.text])
+
+    def _whole_text(self, step: int, answer: Answer) -> str:
+        text = self._text_so_far(step, answer)
         self._forget_turns(step)
         return text
 

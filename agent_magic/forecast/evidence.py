@@ -153,6 +153,7 @@ class Tried(NamedTuple):
     tools_s: float = 0.0  # in which any of them ran
     model: str = ""  # empty if all of the agent's attempts ask its own
     by_batch: bool = False
+    capped: str = ""  # the stop reason of an answer that a cap on turns cut
 
 
 class Seen(NamedTuple):
@@ -242,8 +243,9 @@ def _seen(record: RunRecord, number: int, may_batch: bool, *, falls_back: bool) 
         return _task(result)
     asked = result.attempts[-1] if result.attempts else None
     answer = result.answer if asked is not None and asked.error is None else None
-    if answer is not None and (answer.stop_reason == TOOL_USE or result.kind == BEATEN):  # it was over before
-        answer = None
+    if answer is not None and result.status not in {"succeeded", "capped"}:
+        unused = answer.stop_reason == TOOL_USE or result.kind == BEATEN  # it was over before
+        answer = None if unused or _fails_later(result) else answer
     usage = answer.usage if answer else None
     context, rule = record.plan.context_of(number), facts_of(record.terms, result.model).token_rule
     text, attached = _sent(record, number)
@@ -341,7 +343,7 @@ def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, 
         moves = not last and attempts[place + 1].model != attempt.model
         final = (last or moves) and not waited_s
         last = last and (result.kind != BEATEN or beaten or not attempt.asks_for_more)
-        went_on = not last and attempt.answer is not None and attempt.kind in {None, "InvalidAnswer"}
+        went_on = not last and attempt.answer is not None and attempt.kind is None
         calls = [one for one in result.calls if one.turn == attempt.number and not one.is_own]
         away = stretches(calls, attempt.ended_s) if calls else ()
         by_batch = _went_by_batch(attempt, may_batch=may_batch)
@@ -357,6 +359,8 @@ def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, 
             if went_on
             else BEATEN_BY_OTHERS
             if beaten
+            else Failure(result.error or "", kind=result.kind or "")
+            if last and attempt.error is None and _fails_later(result)
             else None
             if attempt.error is None
             else _failure(attempt, waited_s, final=final, moves=moves),
@@ -369,7 +373,13 @@ def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, 
             sum(_seconds(one) for one in away if one.kind == "tool"),
             attempt.model if moved else "",
             by_batch,
+            attempt.answer.stop_reason if last and attempt.answer is not None and result.status == "capped" else "",
         )
+
+
+def _fails_later(result: AgentResult) -> bool:
+    """Return whether a step failed after its answer had come, such as by a person's denial, and not by a deadline."""
+    return result.status == "failed" and result.kind != "Late"
 
 
 def _went_by_batch(attempt: Attempt, *, may_batch: bool) -> bool:

@@ -536,8 +536,8 @@ def first_wait_s(record: RunRecord) -> float:
 
 def _request_of(record: RunRecord, agent: int) -> Request:
     attempts = record.results[agent].attempts
-    if attempts:
-        return attempts[-1].request
+    if attempts:  # the last one may forbid calls, and those before it did not
+        return attempts[-1].request._replace(tool_choice="")
     declared = record.plan.agents[agent]
     return Request(record.results[agent].model, "", declared.max_tokens or DEFAULT_MAX_TOKENS, declared.system_text)
 

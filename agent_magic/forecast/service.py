@@ -20,7 +20,7 @@ from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.engine.requests import LONGEST_TOKEN, OVERHEAD_TOKENS
 from agent_magic.engine.retry import Failure, failure_of
 from agent_magic.engine.run import Engine
-from agent_magic.errors import Escalated, Unreachable
+from agent_magic.errors import Escalated, InvalidAnswer, Unreachable
 from agent_magic.forecast.evidence import CONTINUES, facts_of
 from agent_magic.forecast.provider import Input, Outage, Provider, Refusal
 from agent_magic.forecast.virtual import NEVER, Flight, Served, VirtualDriver
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.policy import Policy
+    from agent_magic.errors import CallError
     from agent_magic.forecast.work import Try, Work
     from agent_magic.measure.server import Server
     from agent_magic.record.prices import Prices
@@ -51,6 +52,8 @@ OK: Final = 200
 TOO_MANY_REQUESTS: Final = 429
 NOTHING: Final = Worst(0.0, 0)
 CALLED: Final = Result("succeeded", source="forecast")
+UNFIT: Final = frozenset({ESCALATED, InvalidAnswer.__name__})
+"""Failures of answers that came, after which the step is asked again."""
 LEFT_OUT: Final = "left out of this forecast"
 NO_CONNECTION, BROKEN = "There is no connection.", "The connection broke."
 
@@ -247,11 +250,13 @@ class ModelledService:
         usage = _usage_of(attempt, flight.billed)
         price = self._price_of(attempt, usage)
         served = attempt.input_tokens == 0 and failure is None  # the answer was available: nothing was sent
-        answers = failure is None or failure is CONTINUES or failure.kind == ESCALATED
+        answers = failure is None or failure is CONTINUES or failure.kind in UNFIT
         status = None if served else OK if answers else attempt.status
         readings = None if flight.begun and failure is None else flight.readings  # read when it began
         if answers:
-            stop_reason = "end_turn" if failure is not CONTINUES else TOOL_USE if attempt.tools else PAUSED
+            stop_reason = attempt.capped or "end_turn"
+            if failure is CONTINUES:
+                stop_reason = TOOL_USE if attempt.tools else PAUSED
             model = self._scripts.model(step)
             batch = "forecast" if flight.by_batch else ""
             answer = Answer("", stop_reason, usage=usage, model=model, source="forecast", content="[]", batch=batch)
@@ -343,8 +348,8 @@ class ModelledRequests(WithoutCalls):
         for step, work in enumerate(works):
             if work is not None and work.moves:
                 self._ask_now(step)
-                if any(one.failure is not None and one.failure.kind == ESCALATED for one in work.tries):
-                    self.checked[step] = False
+            if work is not None and any(one.failure is not None and one.failure.kind in UNFIT for one in work.tries):
+                self.checked[step] = False
         self.tasks = {
             step: Wanted("", work.name, "") for step, work in enumerate(works) if work is not None and work.is_task
         }
@@ -352,7 +357,12 @@ class ModelledRequests(WithoutCalls):
 
     def write(self, step: int) -> Request:
         request = self._requests[step]
+        if self._scripts.next(step).capped:
+            request = request._replace(tool_choice="none")
         return request if request.model == self.models[step] else request._replace(model=self.models[step])
+
+    def max_turns(self, step: int) -> int:
+        return 1 if self._scripts.last(step).capped else super().max_turns(step)
 
     def identity(self, step: int) -> Hashable:
         if not self._same or self._same[step] is None or step in self._held:
@@ -404,13 +414,15 @@ class ModelledRequests(WithoutCalls):
 
     def used(self, step: int, usage: Usage, model: str) -> None: ...
 
-    def fault(self, step: int, answer: Answer) -> Escalated | None:
-        # An answer that did not fit when it was recorded is a turn of the work.
+    def fault(self, step: int, answer: Answer) -> CallError | None:
         del answer
         failure = self._scripts.last(step).failure
-        if failure is None or failure.kind != ESCALATED or not self._scripts.may_move(step):
+        if failure is None or failure.kind not in UNFIT:
             return None
-        return Escalated(failure.why.removeprefix(f"{ESCALATED}: "))
+        why = failure.why.removeprefix(f"{failure.kind}: ")
+        if failure.kind == InvalidAnswer.__name__:
+            return InvalidAnswer(why, mendable=failure.attempts > 1, again=why)
+        return Escalated(why) if self._scripts.may_move(step) else None
 
     def continue_turn(self, step: int, answer: Answer | None, reply: str = "") -> None: ...
 

@@ -78,6 +78,7 @@ class Try(NamedTuple):
     searches: int = 0
     read: int = 0  # input from the cache of its conversation
     written: int = 0
+    capped: str = ""  # see `Tried`
 
     @property
     def turned_away(self) -> bool:
@@ -458,7 +459,7 @@ class _Modelling:
                 return (*failed, _answering(last, given, seen.output_tokens)), SAME, SAME
             output, spread = self._output(agent, model, effort, factor)
             answer, time = self._changed(seen, last, model, output, factor)
-            answer = answer._replace(input_tokens=given, model=last.model, **_cached(last, factor))
+            answer = answer._replace(input_tokens=given, model=last.model, capped=last.capped, **_cached(last, factor))
             return (*failed, answer), time, spread
         if failed and recorded[-1].failure is not None and recorded[-1].failure.attempts == 1:
             return tuple(failed), SAME, SAME  # it fails again as it did
@@ -573,7 +574,7 @@ def _in_batch(answer: Try, one: Tried, *, as_it_was: bool) -> Try:
 
 def _answering(one: Tried, given: int | None, output: int | None) -> Try:
     answer = Try(one.local_s, one.first_s, one.takes_s, None, given, output, one.usage, one.price, one.status)
-    return answer._replace(model=one.model, searches=_searches(one), **_cached(one, 1.0))
+    return answer._replace(model=one.model, searches=_searches(one), capped=one.capped, **_cached(one, 1.0))
 
 
 def _cut_short(answer: Try, cut: Tried) -> Try:

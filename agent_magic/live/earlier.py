@@ -13,7 +13,7 @@ from agent_magic.declare.signature import source_sha
 from agent_magic.declare.task import Task
 from agent_magic.engine.calls import Result
 from agent_magic.record.answer import ESCALATED, NOT_REUSED, add_usage
-from agent_magic.record.results import CAPPED
+from agent_magic.record.results import CAPPED, sharers_of
 from agent_magic.record.task_inputs import differing, read
 
 if TYPE_CHECKING:
@@ -46,10 +46,12 @@ class Earlier:
         self.edits = record.edits if record.origin == endpoint else {}
         self._answers: dict[tuple[str, str], tuple[Request, Answer]] = {}  # by agent and model
         answered = set[str]()
-        for result in record.results if record.origin == endpoint else ():
+        for row, leader in zip(record.results, sharers_of(record), strict=True) if record.origin == endpoint else ():
+            # of identical rows only one asks: the others share its failure without an attempt of their own
+            result = row if row.attempts or leader is None else record.results[leader]
             for one in result.attempts:  # unsure answers of a cascade, with any outcome of the dearer model
                 if one.kind == ESCALATED and one.answer is not None and not one.request.goes_on:
-                    self._answers[result.name, one.model] = same_request(one.request), _kept(one.answer)
+                    self._answers[row.name, one.model] = same_request(one.request), _kept(one.answer)
             answer = result.answer
             if answer is None or answer.stop_reason in NOT_REUSED:
                 continue
@@ -59,8 +61,8 @@ class Earlier:
                 whole = answer if len(turns) == 1 else replace(answer, usage=add_usage(turns))
                 if between := last.messages[last.opening :]:  # so that a conversation that continues it has all
                     whole = replace(whole, turns=between)
-                self._answers[result.name, last.model] = same_request(last), _kept(whole)
-                answered.add(result.name)
+                self._answers[row.name, last.model] = same_request(last), _kept(whole)
+                answered.add(row.name)
 
         self.left_out: tuple[str, ...] = ()
         if numbers is not None:

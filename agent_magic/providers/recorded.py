@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from agent_magic.declare.declared import asked_apart
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool import Tools, recorded_tools
 from agent_magic.declare.validation import is_number, must_be
@@ -295,7 +296,8 @@ class Deck:
         # replays its first run, unless two runs of it were recorded.
         best: tuple[tuple[int, bool, int], Match] | None = None
         for number, run in enumerate(self.cassette.runs):
-            match = Match(plan, run, timeout_s=timeout_s)
+            is_each = run.terms is not None and run.terms.policy.get("identical") == "each"
+            match = Match(asked_apart(type(plan), plan) if is_each else plan, run, timeout_s=timeout_s)
             rank = (len(match.missing), number in self.served, number)
             if best is None or rank < best[0]:
                 best = rank, match

@@ -58,9 +58,10 @@ def _turn(before: Sequence[Attempt], event: AttemptStarted) -> int:
     last = before[-1]
     if last.kind == ESCALATED:
         return 1
-    if last.answer is not None and (last.kind is not None or last.answer.stop_reason in GOES_ON):
+    goes_on = event.request.goes_on
+    if last.answer is not None and (goes_on or last.kind is not None or last.answer.stop_reason in GOES_ON):
         return last.turn + 1
-    return last.turn if event.request.goes_on else 1
+    return last.turn if goes_on else 1
 
 
 def _free_s(result: AgentResult, now_s: float) -> float:

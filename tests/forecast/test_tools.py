@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -88,9 +89,14 @@ def plan_of() -> Plan:
 
 def taken(concurrency: int) -> Run:
     """Run it on a virtual clock."""
+    return played(plan_of(), Paced(), Policy(concurrency, seed=1))
+
+
+def played(plan: Plan, client: Provider, policy: Policy | None = None, **more: Any) -> Run:
+    """Run a plan on a virtual clock."""
 
     async def work(loop: Any) -> Run:
-        driver = start(plan_of(), Policy(concurrency, seed=1), client=Paced())
+        driver = start(plan, policy or Policy(seed=1), client=client, **more)
         driver._clock = loop.time
         await driver.drive()
         return Run(driver.record)
@@ -108,3 +114,65 @@ def test_a_forecast_of_tools_at_another_concurrency_is_what_a_run_then_takes(the
     forecast = recorded.forecast(concurrency=now)
     assert forecast.totals.wall_s == pytest.approx(real.totals.wall_s, rel=CLOSE)
     assert forecast.totals.cost_usd == pytest.approx(real.totals.cost_usd)
+
+
+CALL: Any = {"content": '[{"type": "tool_use", "id": "t", "name": "wait", "input": {}}]'}
+PAUSE: Any = {"content": '[{"type": "text", "text": "so far"}]'}
+
+
+async def wait() -> None:
+    """Wait."""
+    await asyncio.sleep(0.5)
+
+
+@dataclass
+class Told(Provider):
+    """Answers with these stop reasons and texts in turn, each in a second."""
+
+    says: list[tuple[str, str]]
+    capabilities = EVERYTHING
+    endpoint = "told"
+    is_limited = False
+
+    async def send(self, request: Any, stream: Any) -> Answer:
+        """Answer one turn."""
+        reason, text = self.says.pop(0)
+        stream.replied(200)
+        await asyncio.sleep(1)
+        content = {"tool_use": CALL, "pause_turn": PAUSE}.get(reason, {})
+        return Answer(text, reason, usage=Usage(9, output_tokens=5), model=request.model, **content)
+
+
+@pytest.mark.parametrize(
+    ("turns", "says", "options"),
+    [
+        pytest.param([1, 2], ["tool_use", "end_turn text"], {"max_turns": 2}, id="no calls in the last turn"),
+        pytest.param([1, 2], ["tool_use", "tool_use"], {"max_turns": 2}, id="capped in its calls"),
+        pytest.param([1, 2], ["pause_turn", "pause_turn"], {"max_turns": 2}, id="capped in its pauses"),
+        pytest.param([1, 2], ["tool_use", "tool_use x"], {"max_turns": 2, "ask": True}, id="capped, and agreed to"),
+        pytest.param([1, 2, 3], ["tool_use", "end_turn", "end_turn text"], {}, id="silent"),
+        pytest.param([1, 2, 3], ["tool_use", "end_turn no", "end_turn 3"], {"returns": int}, id="mended"),
+        pytest.param([1, 2], ["end_turn no", "end_turn no"], {"returns": int}, id="unfit"),
+    ],
+)
+def test_a_forecast_has_the_turns_that_were(turns: list[int], says: list[str], options: Any) -> None:
+    """They end as they did, and so does the step."""
+    told = [(one.partition(" ")[0], one.partition(" ")[2]) for one in says]
+    plan = Plan([Agent("a", "A", tools=[wait], **options), Agent("b", "B {{ a }}")])
+    run = played(plan, Told([*told, ("end_turn", "")]), ask=lambda _: True)
+    found = run.forecast()
+    assert turns == [one.turn for one in run["a"].attempts]
+    assert [(one.status, one.kind, one.finished_s) for one in run.record.results] == [
+        (one.status, one.kind, one.finished_s) for one in found.record.results
+    ]
+    assert [(one.agent, one.turn, one.status, one.ended_s) for one in run.record.attempts] == [
+        (one.agent, one.turn, one.status, one.ended_s) for one in found.record.attempts
+    ]
+
+
+def test_what_a_person_denied_ends_a_forecast_too() -> None:
+    """Nothing after it is forecast as if it had run."""
+    plan = Plan([Agent("a", "A", ask=True), Agent("b", "{{ a }}")])
+    run = played(plan, Told([("end_turn", "text")]), ask=lambda _: False)
+    assert ["failed", "skipped"] == [one.status for one in run.forecast().record.results]
+    assert run.forecast().totals.cost_usd == run.totals.cost_usd

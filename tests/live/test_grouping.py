@@ -292,11 +292,14 @@ def test_a_prompt_with_an_answer_compares_whole_rows():
     assert [False, False, True] == [one.part.shares for one in plan.agents if one.part and one.part.asked]
 
 
-def test_a_replay_has_the_rows_that_share(tmp_path: Path):
-    """By the plan, and by the plan as it was recorded."""
-    record, _ = drive(equal_rows(), script(), SEED)
+@pytest.mark.parametrize("identical", ["once", "each"])
+def test_a_replay_has_the_rows_that_share(tmp_path: Path, identical: Any):
+    """As the run asked equal rows, once or each: by the plan, and by the plan as it was recorded."""
+    plan = equal_rows() if identical == "once" else asked_apart(am.Plan, equal_rows())
+    record, _ = drive(plan, script(), Policy(seed=1, identical=identical))
     am.Run(record).save(tmp_path / "run.jsonl")
     recorded = am.Plan.from_dict(plan_to_dict(record.plan))
     for again in (plan.replay(tmp_path / "run.jsonl") for plan in (equal_rows(), recorded)):
+        assert [one.name for one in record.results] == [one.name for one in again.record.results]
         assert am.Run(record).each("label")["label"].tolist() == again.each("label")["label"].tolist()
         assert {"replay"} == set(again.each("label")["source"])

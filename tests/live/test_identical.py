@@ -258,6 +258,14 @@ def test_a_run_that_goes_on_keeps_each_its_own_answer():
     assert 1 == len(client.asked)
 
 
+def test_a_run_that_goes_on_shares_what_failed_again():
+    """Rows that shared an answer that does not do share it once more, for nothing."""
+    plan, strict = rows(), replace(SEEDED, on_max_tokens="fail")
+    first, _ = drive(plan, lambda *_: Reply(stop_reason="max_tokens"), strict)
+    again, client = drive(plan, named, strict, earlier=Earlier(first, "scripted", plan=plan))
+    assert ([], ["failed"] * 4) == (client.asked, [one.status for one in again.results])
+
+
 def test_a_replay_is_as_it_was(tmp_path):
     """A cassette replays all rows, those that share an answer too."""
     record, _ = drive(rows(), named, SEEDED)

@@ -73,6 +73,16 @@ def test_the_cap_keeps_what_came(server):
     assert 2 == len(failed["a"].attempts)
 
 
+def test_a_check_reads_the_answer_that_is_passed_on(server):
+    """All turns of it, and so does the condition of a cascade."""
+    seen: list[str] = []
+    sure: Any = {"cascade": ["claude-haiku-5-5", "claude-opus-5-5"], "escalate": "(answer | length) < 100"}
+    agent = Agent("a", "Paused. [[tokens:20]] [[stop:pause_turn times=3]]", check=seen.append, **sure)
+    done = asyncio.run(Plan([agent]).run(client=Claude(base_url=server.url, api_key="any")))
+    assert [done["a"].text] == seen
+    assert ["succeeded"] * 4 == list(done.attempts["status"])
+
+
 def test_every_turn_is_bought_once(server, tmp_path: Path):
     """A second run takes all turns from the ledger; one that was capped goes on and pays for the rest only."""
     with_ledger: Any = {"ledger": Ledger(tmp_path / "l.sqlite3", reuse_simulated=True)}
