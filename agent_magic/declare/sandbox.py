@@ -343,6 +343,8 @@ class Compiled:
             (nodes.Filter, nodes.Test)
         ):  # Jinja2 looks up those below a condition when it renders
             kind = "filter" if isinstance(node, nodes.Filter) else "test"
+            if node.name == "random":  # what is shown, sent and recorded would be three prompts
+                raise TemplateSyntaxError("random gives another text each time; choose in a cell", node.lineno)
             if node.name not in (sandbox().filters if kind == "filter" else sandbox().tests):  # pyright: ignore[reportUnknownMemberType]
                 raise TemplateSyntaxError(f"No {kind} named {node.name!r}", node.lineno)
         names = frozenset(meta.find_undeclared_variables(tree) - GLOBALS)

@@ -122,6 +122,7 @@ SYNTAX = {
     "an open block": ("one\n{% for x in y %}\nthree", 2, "endfor"),
     "an unknown tag": ("one\n{% foo %}", 2, "foo"),
     "an unknown filter": ("one\ntwo\n{{ a|nosuch }}", 3, "nosuch"),
+    "a text that differs each time": ("one\n{{ a | random }}", 2, "random gives another text each time"),
     "include": ("one\n{% include 'x' %}", 2, "stands alone"),
     "import": ("one\n{% import 'x' as y %}", 2, "stands alone"),
     "from": ("{% from 'x' import y %}", 1, "stands alone"),

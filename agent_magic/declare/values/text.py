@@ -84,7 +84,7 @@ def plain_reason(error: BaseException) -> str:
     if isinstance(error, RecursionError):
         return f"it {TOO_DEEP}"
     return (
-        str(error)
+        str(error).rstrip(".")
         if type(error) in {NoTextError, ValueError, TypeError, OverflowError} and str(error)
         else reason_of(error)
     )
