@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from agent_magic.api import decompose
-    from agent_magic.api.comparison import compare
     from agent_magic.api.ledger import Ledger
     from agent_magic.api.plan import Plan, plan_for
+    from agent_magic.api.reading import compare
     from agent_magic.api.run import Run
     from agent_magic.api.running import start
     from agent_magic.api.session import Session
     from agent_magic.api.sharing import share
     from agent_magic.api.simulating import start as Simulator  # noqa: N812 - called like a class
+    from agent_magic.declare.agent import ROLES as roles  # noqa: N811 - a table that users fill
     from agent_magic.declare.agent import Agent
     from agent_magic.declare.context import Context
     from agent_magic.declare.resources import resource
-    from agent_magic.declare.roles import ROLES as roles  # noqa: N811 - a table that users fill
     from agent_magic.declare.task import Task, first_of, task
     from agent_magic.declare.tool import ServerTool, Tool, tool
     from agent_magic.declare.values import image, pdf, text_file
@@ -138,14 +138,14 @@ _PLACES = {
     "decompose": "agent_magic.api.decompose:",
     "plan_for": "agent_magic.api.plan",
     "resource": "agent_magic.declare.resources",
-    "roles": "agent_magic.declare.roles:ROLES",
+    "roles": "agent_magic.declare.agent:ROLES",
     "save": "agent_magic.live.saving",
     "task": "agent_magic.declare.task",
     "first_of": "agent_magic.declare.task",
     "tool": "agent_magic.declare.tool",
     "calibration": "agent_magic.forecast.calibration",
     "capacity": "agent_magic.forecast.capacity",
-    "compare": "agent_magic.api.comparison",
+    "compare": "agent_magic.api.reading",
     "image": "agent_magic.declare.values",
     "judge": "agent_magic.measure.judge",
     "best": "agent_magic.measure.votes",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.engine.alerts import episodes_of, rules_of
 from agent_magic.errors import RunFailed
 from agent_magic.forecast.one_by_one import one_by_one, totals_of
-from agent_magic.measure.compare import record_of
+from agent_magic.measure.compare import check_runs, compared, differences, record_of
 from agent_magic.measure.contexts import contexts_frame
 from agent_magic.measure.dead import dead_frame
 from agent_magic.measure.each import each_frame
@@ -26,10 +26,12 @@ from agent_magic.measure.frames import (
 from agent_magic.measure.path import find_path, savings_frame
 from agent_magic.measure.service import percentiles_frame, slo_frame, utilization_frame
 from agent_magic.record.cassette.writing import only_hash, write_cassette
+from agent_magic.show.charts.comparison import comparison_chart
 from agent_magic.show.charts.dashboard import run_dashboard
 from agent_magic.show.charts.limits import run_limits
 from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.charts.waterfall import run_waterfall
+from agent_magic.show.frames import frame_bundle, frame_text
 from agent_magic.show.graph import static_bundle
 from agent_magic.show.text import forecast_words, run_line
 from agent_magic.show.values import Markdown
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.engine.alerts import Rule
     from agent_magic.live.vitals import Sample
+    from agent_magic.measure.compare import Recorded
     from agent_magic.measure.metrics import Summary
     from agent_magic.measure.path import CriticalPath
     from agent_magic.record.results import AgentResult, RunRecord
@@ -283,3 +286,65 @@ class Reading:
     def _repr_svg_(self) -> str:
         """Return the picture alone, for what asks for no bundle, such as Panel."""
         return self.bundle()["image/svg+xml"]
+
+
+class Comparison:
+    """What `am.compare` returns. A notebook shows the picture, then the frame.
+
+    Args:
+        a: A run.
+        b: Another run.
+    """
+
+    def __init__(self, a: Recorded, b: Recorded) -> None:
+        self._a, self._b = a.record, b.record
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """One row per agent of either run, those of `a` first, then `(all)`.
+
+        `status`, `seconds`, `tokens`, `cost_usd` and `model` have suffixes `_a` and `_b`; `diff_s`, `diff_tokens` and
+        `diff_usd` are `b` minus `a`; `prompt_changed` and `text_changed` are booleans. Values missing in a run are
+        `NA`.
+        """
+        return compared(self._a, self._b)
+
+    def chart(self, *, theme: Theme = "auto") -> Chart:
+        """Draw both runs over each other: what got slower, dearer, and which answers changed.
+
+        Args:
+            theme: Its colours.
+        """
+        return comparison_chart(self._a, self._b, differences(self._a, self._b), theme=theme)
+
+    def __repr__(self) -> str:
+        return f"{self.chart().text}\n\n{frame_text(self.frame)}"
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        return {"text/html": self._repr_html_(), "text/plain": repr(self)}
+
+    def _repr_html_(self) -> str:
+        """Return both as one page, for front ends that show one form of a value, such as marimo."""
+        return self.chart().svg + frame_bundle(self.frame)["text/html"]
+
+    def _ipython_display_(self) -> None:  # notebooks that are not trusted keep a picture, and drop one within HTML
+        from IPython.display import display  # pyright: ignore[reportUnknownVariableType] - IPython leaves types open
+
+        display(self.chart())
+        display(self.frame)
+
+
+def compare(a: Recorded, b: Recorded) -> Comparison:
+    """Compare two runs, agent by agent: a picture of both over each other, and a frame.
+
+    Differences are `b` minus `a`, so savings are negative.
+
+    Args:
+        a: A run.
+        b: Another run, of the same plan or a changed one.
+
+    Raises:
+        DeclarationError: `a` or `b` is not a run.
+    """
+    check_runs((a, b), "compare")
+    return Comparison(a, b)

@@ -2,6 +2,9 @@
 
 Fallbacks, if its model cannot answer, and cascades, if it is unsure, are rules of an agent's attempts, not separate
 steps: an agent keeps one row and one answer, and each attempt names its model.
+
+A role is a short system prompt with the perspective of an agent. `am.roles["lawyer"] = "You are a lawyer. ..."` adds
+one for `--role lawyer`. Agents take the text when they are declared.
 """
 
 from __future__ import annotations
@@ -9,14 +12,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, Final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from agent_magic.declare.answers.returns import Check, Returns
 from agent_magic.declare.answers.schema import lacking, schema_of
-from agent_magic.declare.condition import ANSWER, check_flow, condition_of, deciding_names, without_own
 from agent_magic.declare.each import OWN
 from agent_magic.declare.options import (
     AUTO,
+    INHERITED,
     NEEDS,
     AgentOptions,
     beside,
@@ -28,10 +32,8 @@ from agent_magic.declare.options import (
     settle_options,
     step_text,
 )
-from agent_magic.declare.resources import check_uses
-from agent_magic.declare.roles import ROLES
-from agent_magic.declare.saving import check_save
-from agent_magic.declare.template import Template
+from agent_magic.declare.resources import check_save, check_uses
+from agent_magic.declare.template import ANSWER, Template, check_flow, condition_of, deciding_names, without_own
 from agent_magic.declare.tool import Tools, tools_of
 from agent_magic.declare.validation import (
     check_name,
@@ -42,15 +44,76 @@ from agent_magic.declare.validation import (
     listed,
     must_be,
 )
-from agent_magic.errors import DeclarationError, UndefinedField
+from agent_magic.errors import DeclarationError, UndefinedField, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Roles(dict[str, str]):
+    """System prompts by role. Names are read in any capitalization."""
+
+    def __setitem__(self, name: str, text: str) -> None:
+        """Add a role, or give one another text.
+
+        Raises:
+            DeclarationError: The name is not one word, or the text is empty.
+        """
+        check_name(name, "a role")
+        check_text(f"role {name!r}", text)
+        if not text.strip():
+            raise must_be(f"role {name!r}", "the text of a system prompt", text)
+        super().__setitem__(name.lower(), text)
+
+    def __getitem__(self, name: str) -> str:
+        """Return the text of a role."""
+        return super().__getitem__(name.lower())
+
+    def update_all(self, roles: Mapping[str, str]) -> None:
+        """Add several; see `__setitem__`."""
+        for name, text in roles.items():
+            self[name] = text
+
+    def read(self, name: object, agent: str) -> tuple[str, str]:
+        """Return a role as it is written here, and its text.
+
+        Raises:
+            DeclarationError: There is no such role.
+        """
+        found = name.lower() if isinstance(name, str) else name
+        if not isinstance(found, str) or found not in self:
+            hint = f"{did_you_mean(found, self)} Your own: am.roles['name'] = 'You are ...'"
+            error = partial(DeclarationError, agent=agent)
+            raise must_be(f"role of agent {agent!r}", f"one of {', '.join(self)}", name, hint, error=error)
+        return found, self[found]
+
+
+BUILT_IN: Mapping[str, str] = MappingProxyType(
+    {
+        "researcher": "You are a researcher. Gather what is known about the question, say how sure you are of each "
+        "point, and keep facts apart from opinions. Do not recommend anything yet.",
+        "analyzer": "You are an analyst. Compare the material you are given, name patterns, contradictions and gaps, "
+        "and say what follows from it. Bring in no new facts.",
+        "planner": "You are a planner. Turn the goal into steps with an order, an owner's role and a check for each, "
+        "and name the risks that could change the order.",
+        "writer": "You are a writer. Turn the material into clear prose for its reader. Keep every number and every "
+        "reservation of your sources.",
+        "critic": "You are a critic. Look for the weakest assumptions, the missing evidence and the cheapest way to "
+        "be wrong. Say what would change your mind.",
+        "synthesizer": "You are a synthesizer. Bring the contributions together into one answer: what they agree on, "
+        "where they differ and why, and what to do.",
+        "coordinator": "You are a coordinator. Line up the contributions, find what is missing or doubled between "
+        "them, and hand over one consistent picture.",
+    }
+)
+ROLES = Roles(BUILT_IN)
+
 
 DEFAULT_MODEL = "claude-haiku-5-5"
 """The cheapest current model."""
 DEFAULT_MAX_TOKENS = 2048
 DEFAULT_TIMEOUT_S = 300.0
 NO_TOOLS = Tools()
-_OF_THE_FIRST = ("system", "role", "context", "cite", "group")
-"""Options that belong to the first agent of a conversation."""
 FEWEST = 2
 """Minimum models of a cascade, or a choice."""
 _HEDGE_SHARE: Final = re.compile(r"p([5-9]\d)")
@@ -179,8 +242,8 @@ class Agent(AgentOptions):
         Args:
             **defaults: Values by option; `None` changes nothing.
         """
-        if self.continues is not None:  # model and effort are those of its conversation, or nothing of it is cached
-            defaults = {option: one for option, one in defaults.items() if option not in {"model", "effort"}}
+        if self.continues is not None:  # they are those of its conversation, or nothing of it is cached
+            defaults = {option: one for option, one in defaults.items() if option not in INHERITED}
         missing = {key: value for key, value in defaults.items() if getattr(self, key) is None and value is not None}
         return replace(self, **missing) if missing else self  # pyright: ignore[reportArgumentType]
 
@@ -201,10 +264,9 @@ def _check_continues(agent: Agent) -> None:
         return
     if agent.continues == agent.name:
         raise DeclarationError(f"Agent {agent.name!r} continues itself.", agent=agent.name, hint="Name another agent.")
-    own = [option for option in _OF_THE_FIRST if getattr(agent, option)]
-    if own:
-        message = f"Agent {agent.name!r} continues {agent.continues!r} and has {own[0]}."
-        hint = f"A conversation has that of its first agent. Give {own[0]} to it, or leave continues out."
+    if own := beside(agent, "continues"):
+        message = f"Agent {agent.name!r} continues {agent.continues!r} and has {own}."
+        hint = f"A conversation has that of its first agent. Give {own} to it, or leave continues out."
         raise DeclarationError(message, agent=agent.name, hint=hint)
 
 

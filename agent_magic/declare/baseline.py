@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S, Agent
-from agent_magic.declare.options import SENT
+from agent_magic.declare.options import INHERITED, SENT
 from agent_magic.errors import PlanError
 
 if TYPE_CHECKING:
@@ -38,15 +38,16 @@ def one_agent(
     contexts = [name for name, one in every.items() if name is not None and isinstance(one, str)]  # others are attached
     alone = contexts[0] if len(contexts) == 1 else None
     asked = [agent for agent in order if isinstance(agent, Agent)]
-    same = {
+    same: dict[str, Any] = {
         name: getattr(asked[0], name)
-        for name in (("effort", *SENT) if len(asked) == len(order) else ())
+        for name in ((*INHERITED, *SENT) if len(asked) == len(order) else ())
         if all(getattr(one, name) == getattr(asked[0], name) for one in asked)
     }
     values: dict[str, Any] = {TASKS: _tasks(plan, [] if alone is not None else contexts)}
     attached = _attached(plan)
     values |= attached
     model = model or order[-1].model or DEFAULT_MODEL
+    same["model"] = model
     cap = max_tokens or output_cap(plan)
     if most_of is not None and max_tokens is None:
         cap = min(cap, most_of(model))
@@ -55,7 +56,6 @@ def one_agent(
             Agent(
                 BASELINE,
                 f"{{{{ {TASKS} }}}}",
-                model=model,
                 max_tokens=cap,
                 context=None if alone is None else f"context_{alone}",
                 **same,

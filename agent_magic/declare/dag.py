@@ -10,7 +10,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING
 
-from agent_magic.declare.equal_steps import firsts, for_all
+from agent_magic.declare.each import firsts, for_all
 from agent_magic.errors import Cycle
 
 if TYPE_CHECKING:

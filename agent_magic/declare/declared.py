@@ -128,7 +128,7 @@ def _of_steps(kind: type[P], plan: Plan, steps: Collection[Step], items: Mapping
 
 def with_changes(step: Step, options: Mapping[str, Any]) -> Step:
     if options.get("model"):
-        options = {"cascade": (), "escalate": None, "needs": (), "chosen": "", **options}
+        options = {**{row.name: row.default for row in AGENT.values() if row.replaced}, **options}
     return replace(step, **options)
 
 

@@ -8,7 +8,8 @@ Positive or negative? {{ item.text }}
 Is {{ label }} right for {{ item.text }}?
 ```
 
-For items of an answer and rounds of a loop, see `agent_magic.declare.expansion`.
+For items of an answer and rounds of a loop, see `agent_magic.declare.expansion`. Places reserved for the items of one
+answer differ only in name and number, so the first of them is prepared and copied: thousands cost little.
 """
 
 from __future__ import annotations
@@ -23,12 +24,78 @@ from operator import call
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
 
-from agent_magic.declare.equal_steps import Place, firsts
 from agent_magic.declare.values import Row, find_name, is_lazy, read_table, whole
 from agent_magic.errors import DuplicateAgent, did_you_mean
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agent_magic.declare.options import StepOptions
+
+S = TypeVar("S")
+
+
+class Copied:
+    """A step that can be a `Place`."""
+
+    __slots__ = ("_fill",)
+    _fill: Callable[[Any], None]
+
+
+class Place:
+    """A step with only its name: the first access to another field turns it into a full step."""
+
+    # Of two thousand places few are needed, and filling in all of them cost more than all other work for a plan. It
+    # is a separate class, since `__getattr__` would double the cost of each field of every step.
+
+    __slots__ = ()
+
+    if not TYPE_CHECKING:  # a type checker would then know of no wrong name
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._filled(), name)
+
+    def _filled(self) -> Any:
+        one: Any = self
+        one._fill(one)  # noqa: SLF001 - its own
+        return one
+
+    def __eq__(self, other: object) -> bool:
+        return self._filled() == other
+
+    def __hash__(self) -> int:
+        return hash(self._filled())
+
+    def __repr__(self) -> str:
+        return repr(self._filled())
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self._filled().__reduce_ex__(protocol)
+
+
+def firsts(every: Sequence[S], alike: Sequence[range]) -> Sequence[S]:
+    """Keep only the first of equal steps."""
+    if not alike:
+        return every
+    found, at = list[S](), 0
+    for numbers in alike:
+        found += every[at : numbers.start + 1]
+        at = numbers.stop
+    return [*found, *every[at:]]
+
+
+def for_all(some: Sequence[S], alike: Sequence[range]) -> Sequence[S]:
+    """Repeat the first of equal steps; the inverse of `firsts`."""
+    if not alike:
+        return some
+    found, at = list[S](), 0
+    for numbers in alike:
+        first = at + numbers.start - len(found)
+        found += some[at:first]
+        found += [some[first]] * len(numbers)
+        at = first + 1
+    return [*found, *some[at:]]
+
 
 T = TypeVar("T", bound="StepOptions")
 ITEM, KEY = "item", "key"

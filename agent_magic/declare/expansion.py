@@ -17,12 +17,12 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, Agent
-from agent_magic.declare.condition import condition_of
+from agent_magic.declare.agent import Agent
 from agent_magic.declare.each import REPEATS, ROUNDS, Part, members_of, places_of, warn_of_labels
 from agent_magic.declare.grouping import check_names, group_steps
 from agent_magic.declare.race import hedged_steps
 from agent_magic.declare.step import is_step
+from agent_magic.declare.template import condition_of
 from agent_magic.declare.values import frozen, read_items
 from agent_magic.errors import PlanError, UndefinedVariable
 
@@ -134,7 +134,7 @@ class _Expansion:
         if isinstance(agent, Agent) and agent.group is not None:
             check_names(agent, self.declared)
             values = {name: one for name, one in self.values.items() if name not in self.declared and not is_step(one)}
-            return group_steps(agent, parts, values, agent.max_tokens or DEFAULT_MAX_TOKENS)
+            return group_steps(agent, parts, values)
         if isinstance(agent, Agent) and agent.hedge is not None:
             return hedged_steps(agent, members_of(agent, parts, each=None))
         return [*members_of(agent, parts, each=None)]

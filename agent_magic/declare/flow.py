@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from agent_magic.declare.answers.reading import Fields
-from agent_magic.declare.condition import condition_of, holds
-from agent_magic.declare.each import ITEM, KEY, view_of
-from agent_magic.declare.equal_steps import firsts
+from agent_magic.declare.each import ITEM, KEY, firsts, view_of
+from agent_magic.declare.template import condition_of, holds
 from agent_magic.declare.values import read_items
 from agent_magic.errors import AgentMagicError, PlanError, shown_value
 

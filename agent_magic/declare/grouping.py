@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.answers.reading import Rows, numbered
 from agent_magic.declare.answers.returns import Returns
 from agent_magic.declare.answers.schema import of_item, schema_of, typical_chars
@@ -48,14 +49,15 @@ AROUND: Final = 40
 """Characters around each answer in a reply: its number, and brackets."""
 
 
-def size_of(agent: Agent, parts: Sequence[Part], max_tokens: int) -> int:
+def size_of(agent: Agent, parts: Sequence[Part]) -> int:
     """Return the items per request: with `auto` as many as fit into a prompt and half of a reply, evenly."""
     if agent.group != AUTO:
         return int(agent.group or 1)
     typical = typical_chars(schema_of(agent.returns.schema)) / CHARS_PER_TOKEN
     per_answer = (agent.expect_out or typical) + AROUND / CHARS_PER_TOKEN
     longest = len(agent.prompt) + max((len(str(one.item)) for one in parts), default=0)
-    most = max(1, min(int(FILL * max_tokens / per_answer), MOST_CHARS // longest, MOST_TOGETHER))
+    reply = agent.max_tokens or DEFAULT_MAX_TOKENS
+    most = max(1, min(int(FILL * reply / per_answer), MOST_CHARS // longest, MOST_TOGETHER))
     requests = max(1, math.ceil(len(parts) / most))
     return max(1, math.ceil(len(parts) / requests))
 
@@ -72,12 +74,12 @@ def check_names(agent: Agent, declared: Mapping[str, Step]) -> None:
         raise PlanError(f"{message} Leave group out, or put the answers beside the rows: rows.join(run.each(...)).")
 
 
-def group_steps(agent: Agent, parts: Sequence[Part], values: Mapping[str, Any], max_tokens: int) -> list[Step]:
+def group_steps(agent: Agent, parts: Sequence[Part], values: Mapping[str, Any]) -> list[Step]:
     """Return requests and items' steps; of items with the same prompt one is asked."""
     firsts = dict["Hashable", int]()
     like = [firsts.setdefault(key, number) for number, key in enumerate(_prompts(agent, parts, values))]
     asking = [part for number, part in enumerate(parts) if like[number] == number]
-    return _steps(agent, parts, like, size_of(agent, asking, max_tokens))
+    return _steps(agent, parts, like, size_of(agent, asking))
 
 
 def _prompts(agent: Agent, parts: Sequence[Part], values: Mapping[str, Any]) -> Iterator[Hashable]:

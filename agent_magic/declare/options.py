@@ -8,13 +8,14 @@ the request. An option that only passes through to the request is one row.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial, wraps
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeVar, cast
 
-from agent_magic.declare.equal_steps import Copied
+from agent_magic.declare.each import Copied
 from agent_magic.declare.units import duration
 from agent_magic.declare.validation import (
     BUILTIN,
@@ -57,6 +58,8 @@ class Option:
         outlined: True if the outline of a plan has it unchanged.
         changes: True if `agent_magic.declare.declared` may change it.
         sent: True if it passes through to the provider.
+        inherited: True if who continues a conversation has that of its first agent.
+        replaced: True if a named model takes its place.
         note: The text on a card, such as `saved to {}`.
         capability: The feature it needs of provider and model.
     """
@@ -73,6 +76,8 @@ class Option:
     outlined: bool = False
     changes: bool = False
     sent: bool = False
+    inherited: bool = False
+    replaced: bool = False
     note: str = ""
     capability: str = ""
     name: str = ""
@@ -133,16 +138,6 @@ def _check_model(what: str, value: object, **more: Any) -> None:
     check_text(what, value, **more)
     if not str(value).strip():
         raise must_be(what, "the id of a model", value, **more)
-
-
-def _check_whole(what: str, value: object, **more: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise must_be(what, "an integer", value, **more)
-
-
-def _check_count(what: str, value: object, **more: Any) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise must_be(what, "an integer >= 0", value, **more)
 
 
 def _check_from_0(what: str, value: object, most: float = 1e9, **more: Any) -> None:
@@ -222,7 +217,7 @@ class StepOptions(Copied):
         doc="Higher ones go first when something has to wait; then those with more work after them.",
         help="Higher ones go first when something has to wait.",
         read=int,
-        check=_check_whole,
+        check=partial(check_integer, least=-math.inf),
         outlined=True,
     )
     expect: float | None = option(
@@ -278,6 +273,7 @@ class AgentOptions(StepOptions):
         help="The model's id; auto, or auto:A,B, has one chosen by score, price and need.",
         unit="M",
         check=_check_model,
+        inherited=True,
         outlined=True,
         changes=True,
     )
@@ -287,6 +283,7 @@ class AgentOptions(StepOptions):
         help="With --model auto: reasoning, vision.",
         form="names",
         words=NEEDS,
+        replaced=True,
     )
     fallback: Sequence[str] = option(
         default=(),
@@ -303,6 +300,7 @@ class AgentOptions(StepOptions):
         "or the answer does not fit its type or its check. All are on the bill.",
         help="Models from cheap to dear, in place of --model: see --escalate.",
         form="names",
+        replaced=True,
         apart=("group", "hedge"),
         outlined=True,
         changes=True,
@@ -312,6 +310,7 @@ class AgentOptions(StepOptions):
         "asked. The last one's answer is passed on as it is.",
         help='Ask the next model of the cascade: "answer.confidence < 0.7".',
         unit="EXPR",
+        replaced=True,
         apart=("group",),
         changes=True,
     )
@@ -328,12 +327,14 @@ class AgentOptions(StepOptions):
         help="The system prompt, in quotes.",
         unit="TEXT",
         check=check_text,
+        apart=("continues",),
     )
     role: str | None = option(
-        doc="The name of a ready system prompt, or of one of your own; see `agent_magic.declare.roles`.",
+        doc="The name of a ready system prompt, or of one of your own; see `agent_magic.declare.agent`.",
         help="A ready system prompt: researcher, planner, writer, critic, ...",
         note="role {}",
         unit="NAME",
+        apart=("continues",),
     )
     context: str | None = option(
         doc="The name of a context or a value that is sent first, byte for byte the same for every agent that shares "
@@ -342,6 +343,7 @@ class AgentOptions(StepOptions):
         note="context {}",
         unit="NAME",
         check=check_text,
+        apart=("continues",),
         outlined=True,
         changes=True,
     )
@@ -358,7 +360,7 @@ class AgentOptions(StepOptions):
         "Missing answers are asked for once more; see `agent_magic.declare.grouping`.",
         help="With --each and --returns: N items in one request, or auto.",
         read=group,
-        apart=("hedge", "speculate"),
+        apart=("continues", "hedge", "speculate"),
     )
     hedge: str | float | None = option(
         doc="Ask it a second time if its answer is overdue; the first answer counts. Overdue after these seconds, "
@@ -445,7 +447,7 @@ class AgentOptions(StepOptions):
         note="cites its documents",
         capability="citations",
         form="switch",
-        apart=("group", "hedge"),
+        apart=("continues", "group", "hedge"),
     )
     save: str | None = option(
         doc="The file its answer is written to, relative to the folder of the notebook: the text, or JSON where it "
@@ -469,6 +471,7 @@ class AgentOptions(StepOptions):
         capability="effort",
         unit="E",
         words=EFFORTS,
+        inherited=True,
         outlined=True,
         changes=True,
     )
@@ -497,7 +500,7 @@ class AgentOptions(StepOptions):
         help="Consider only this many of the most likely words.",
         note="top_k {}",
         read=int,
-        check=_check_count,
+        check=partial(check_integer, least=0),
         sent=True,
         capability="sampling",
         changes=True,
@@ -530,6 +533,7 @@ class AgentOptions(StepOptions):
         default="",
         doc="Why its model was chosen, where it was to be. Plans set it.",
         form="none",
+        replaced=True,
         of_field={"repr": False, "compare": False},
     )
 
@@ -538,7 +542,9 @@ class AgentOptions(StepOptions):
 class TaskOptions(StepOptions):
     """The options of tasks only."""
 
-    retries: int = option(default=0, doc="How often a call that failed is made again.", check=_check_count)
+    retries: int = option(
+        default=0, doc="How often a call that failed is made again.", check=partial(check_integer, least=0)
+    )
     concurrency: int | None = option(
         doc="How many tasks of one `each` run at once; `None`: as the run allows.", check=check_integer
     )
@@ -611,6 +617,7 @@ def options_of(kind: type) -> Mapping[str, Option]:
 AGENT: Final = options_of(AgentOptions)
 TASK: Final = options_of(TaskOptions)
 SENT: Final = tuple(row.name for row in AGENT.values() if row.sent)
+INHERITED: Final = tuple(row.name for row in AGENT.values() if row.inherited)
 OWN_FIELDS: Final[Mapping[str, str]] = {
     **{name: f"which has an option of its own, {name}=" for name in AGENT},
     **dict.fromkeys(("messages", "stream"), "which agent_magic sets itself"),

@@ -10,20 +10,26 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 
 from agent_magic.declare.agent import DEFAULT_MODEL
-from agent_magic.declare.answers.fields import Taken, answers_of, check_fields, check_items
-from agent_magic.declare.attaching import checked, documents_of, read_content, render, shows_content
 from agent_magic.declare.content import NO_PROMPT, Prompt
-from agent_magic.declare.context import Context, context_of, with_contexts, with_conversations
+from agent_magic.declare.context import (
+    Context,
+    checked,
+    context_of,
+    documents_of,
+    read_content,
+    render,
+    shows_content,
+    with_contexts,
+    with_conversations,
+)
 from agent_magic.declare.dag import Dag, build_dag, without_laps
-from agent_magic.declare.each import OWN, Answers, group_of, groups_of, view_of
-from agent_magic.declare.edges import Edge, Edges
-from agent_magic.declare.equal_steps import firsts, for_all
+from agent_magic.declare.each import OWN, Answers, firsts, for_all, group_of, groups_of, view_of
+from agent_magic.declare.edges import Edge, Edges, Taken, answers_of, check_fields, check_items
 from agent_magic.declare.expansion import expand
 from agent_magic.declare.flow import MISSING, Flow, is_reserved
 from agent_magic.declare.grouping import declared_name
 from agent_magic.declare.race import check_races
-from agent_magic.declare.resources import Held, conflicts, held_by
-from agent_magic.declare.saving import saved_paths
+from agent_magic.declare.resources import Held, conflicts, held_by, saved_paths
 from agent_magic.declare.step import steps_of
 from agent_magic.declare.subplan import join
 from agent_magic.declare.validation import check_mapping, check_text, check_word, instances_of, names_of
@@ -41,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from agent_magic.declare.answers.returns import Returns
-    from agent_magic.declare.attaching import Parts
+    from agent_magic.declare.context import Parts
     from agent_magic.declare.step import Step
 
 OnCycle = Literal["error", "sequential"]
@@ -191,7 +197,7 @@ class Plan:
 
     @cached_property
     def firsts(self) -> Sequence[Step]:
-        """The steps, with only the first of equal places; see `agent_magic.declare.equal_steps`."""
+        """The steps, with only the first of equal places; see `agent_magic.declare.each`."""
         return firsts(self.agents, self.dag.alike)
 
     @cached_property
@@ -392,11 +398,7 @@ class Plan:
             return NO_PROMPT
         template = agent.template
         plain = self.inputs[number] == template.names and not agent.attach and agent.context not in self.documents
-        found = template.render(answers) if plain else self._render(number, answers)
-        text = found.text
-        if text and not found.attachments and not text.isspace() and not agent.cite:
-            return found
-        return checked(found, agent)
+        return checked(template.render(answers) if plain else self._render(number, answers), agent)
 
     def prompt_ahead(self, number: int, answers: Mapping[str, Any]) -> Prompt:
         """Return a prompt with placeholders for missing answers.

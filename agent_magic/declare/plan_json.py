@@ -24,16 +24,15 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
-from agent_magic.declare.agent import Agent
+from agent_magic.declare.agent import BUILT_IN, Agent
 from agent_magic.declare.answers.schema import schema_of
-from agent_magic.declare.condition import condition_of
 from agent_magic.declare.content import Attachment
 from agent_magic.declare.context import Context
 from agent_magic.declare.each import Part
 from agent_magic.declare.grouping import item_step
 from agent_magic.declare.options import AGENT, from_plain, to_plain
-from agent_magic.declare.roles import BUILT_IN
 from agent_magic.declare.task import Task
+from agent_magic.declare.template import condition_of
 from agent_magic.declare.tool import FLAGS, ServerTool, Tool, Tools, recorded_tools
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import must_be
@@ -43,7 +42,7 @@ from agent_magic.errors import DeclarationError, PlanError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from agent_magic.declare.attaching import Parts
+    from agent_magic.declare.context import Parts
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
 
@@ -388,9 +387,7 @@ def outline_of(plan: Plan, replaced: Callable[[str], str], prompts: Mapping[int,
     prompts = prompts or {}
     conditions = [text for one in plan.agents for text in (one.when, one.until) if text is not None]
     values = {name: NO_TEXT for text in conditions for name in condition_of(text).names if not _is_step(plan, name)}
-    contexts = {
-        one.context: _context_text(plan.context_of(at)) for at, one in enumerate(plan.agents) if _has_context(one)
-    }
+    contexts = {one.context: _context_text(plan.context_of(at)) for at, one in enumerate(plan.agents) if one.context}
     return {
         "name": plan.name,
         "on_cycle": plan.on_cycle,
@@ -404,10 +401,6 @@ def _context_text(context: str | Parts | None) -> str:
     if isinstance(context, str | None):
         return context or ""
     return " ".join(one if isinstance(one, str) else one.label for one in context)
-
-
-def _has_context(step: Step) -> bool:
-    return isinstance(step, Agent) and step.context is not None
 
 
 def _is_step(plan: Plan, name: str) -> bool:
@@ -431,7 +424,7 @@ def _outlined(plan: Plan, step: Step, prompt: str) -> dict[str, Any]:
         optional = sorted(step.optional.intersection(uses))
         return {**found, **_said(known), "kind": "task", "parameters": uses, "optional": optional}
     can_miss = step.can_miss if plan.flow is not None else frozenset[str]()
-    if _has_context(step) and step.schema:  # agents of other types share no cache
+    if step.context is not None and step.schema:  # agents of other types share no cache
         schemas = sorted({one.schema for one in plan.agents if isinstance(one, Agent)})
         # Shorter than any other: missing length can be filled up, excess cannot be taken away.
         found["returns"] = {"type": "object", "properties": {str(schemas.index(step.schema)): {"enum": [1]}}}

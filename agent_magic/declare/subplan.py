@@ -11,11 +11,10 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from agent_magic.declare.condition import condition_of
 from agent_magic.declare.each import OWN, REPEATS, REQUESTS, ROUNDS, Part, group_of
 from agent_magic.declare.signature import is_async
 from agent_magic.declare.task import Task
-from agent_magic.declare.template import Template, renamed_names
+from agent_magic.declare.template import Template, condition_of, renamed_names
 from agent_magic.errors import PlanError
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, TypeVar, overload
 
 from agent_magic.declare.answers.reading import plain, wrong_fields
 from agent_magic.declare.answers.returns import modern
-from agent_magic.declare.condition import check_flow, deciding_names, without_own
 from agent_magic.declare.each import Part
 from agent_magic.declare.options import (
     TASK,
@@ -38,7 +37,7 @@ from agent_magic.declare.signature import (
     parameters_of,
     source_sha,
 )
-from agent_magic.declare.template import Template
+from agent_magic.declare.template import Template, check_flow, deciding_names, without_own
 from agent_magic.declare.tool import Tools
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import check_name, compare_names, listed, must_be

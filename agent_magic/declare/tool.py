@@ -17,8 +17,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload, runtime_checkable
 
 from agent_magic.declare.answers.schema import MOST_OPTIONAL, MOST_UNIONS, counted, schema_of
-from agent_magic.declare.arguments import Arguments
-from agent_magic.declare.signature import check_function, defined, name_of, source_sha
+from agent_magic.declare.signature import Arguments, check_function, defined, name_of, source_sha
 from agent_magic.declare.validation import check_positive, check_text, listed, must_be
 from agent_magic.errors import DeclarationError, did_you_mean, shown_value
 

@@ -85,10 +85,10 @@ def must_be(
     return error(f"{option} must be {what}, got {shown_value(value)}.{hint}")
 
 
-def check_integer(option: str, value: object, **more: Any) -> None:
-    """Raise unless a value is an integer >= 1; see `must_be` for `more`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise must_be(option, "an integer >= 1", value, **more)
+def check_integer(option: str, value: object, least: float = 1, **more: Any) -> None:
+    """Raise unless a value is an integer, and at least this; see `must_be` for `more`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise must_be(option, "an integer" if least == -math.inf else f"an integer >= {least}", value, **more)
 
 
 def check_positive(option: str, value: object, most: float = math.inf, **more: Any) -> None:

@@ -6,7 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.agent import DEFAULT_MODEL
-from agent_magic.declare.equal_steps import for_all
+from agent_magic.declare.each import for_all
 from agent_magic.declare.flow import is_reserved
 from agent_magic.record.history import History, kin_of
 

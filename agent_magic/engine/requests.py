@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, Agent
 from agent_magic.declare.answers.lenient import decoded, written
 from agent_magic.declare.answers.reading import numbered
-from agent_magic.declare.condition import ANSWER, condition_of, holds
 from agent_magic.declare.content import LEFT_OUT, fitting, tokens_of
-from agent_magic.declare.equal_steps import for_all
+from agent_magic.declare.each import for_all
 from agent_magic.declare.grouping import taken_apart
 from agent_magic.declare.resources import held_beside
+from agent_magic.declare.template import ANSWER, condition_of, holds
 from agent_magic.engine.admission.budget import NOTHING, Worst
 from agent_magic.engine.admission.prefix import context_tokens, shared_prefixes
 from agent_magic.engine.admission.room import Need

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from agent_magic.declare.saving import CODE, checked_path, ending_of
+from agent_magic.declare.resources import CODE, checked_path, ending_of
 from agent_magic.declare.values import as_json, is_one, read_table
 from agent_magic.errors import AgentMagicError
 from agent_magic.record.events import Artifact

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from IPython.core import completer
 
-from agent_magic.declare.coordinator import STRATEGIES
+from agent_magic.declare.agent import ROLES
+from agent_magic.declare.coordinator import PRESETS, STRATEGIES
 from agent_magic.declare.options import AGENT, AUTO
 from agent_magic.declare.plan import PLAN_WORDS
-from agent_magic.declare.presets import PRESETS
-from agent_magic.declare.roles import ROLES
 from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.notebook.declaring import PARSERS
 from agent_magic.notebook.verbs import VERBS

@@ -13,6 +13,7 @@ from IPython.core.magic import Magics, cell_magic, line_magic, magics_class, nee
 from traitlets import observe
 
 from agent_magic import api, show
+from agent_magic.declare.agent import ROLES
 from agent_magic.declare.cells import near_headings, sections_of
 from agent_magic.declare.declared import asked_apart
 from agent_magic.declare.each import (
@@ -22,7 +23,6 @@ from agent_magic.declare.each import (
     notes_on_missing,
 )
 from agent_magic.declare.options import candidates_of
-from agent_magic.declare.roles import ROLES
 from agent_magic.declare.task import Task
 from agent_magic.declare.values import items_now, value_notes
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, did_you_mean, shown_message

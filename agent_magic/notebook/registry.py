@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from agent_magic.declare.agent import Agent
-from agent_magic.declare.condition import deciding_names
 from agent_magic.declare.context import Context
 from agent_magic.declare.dag import build_dag
 from agent_magic.declare.declared import with_changes
 from agent_magic.declare.expansion import in_rounds, names_before
 from agent_magic.declare.task import Task
+from agent_magic.declare.template import deciding_names
 from agent_magic.errors import DeclarationError, UnknownAgent
 from agent_magic.notebook.front_end import Cell
 

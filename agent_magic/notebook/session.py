@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agent_magic import api, forecast, live, providers, show
 from agent_magic.declare.agent import Agent
-from agent_magic.declare.answers.fields import Taken, answers_of, check_fields, check_items
 from agent_magic.declare.answers.returns import Returns, look_up
 from agent_magic.declare.declared import declared_names
+from agent_magic.declare.edges import Taken, answers_of, check_fields, check_items
 from agent_magic.declare.expansion import check_places
 from agent_magic.declare.grouping import asks_for_length
 from agent_magic.declare.step import is_step

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.declare.answers.schema import told_by
-from agent_magic.declare.attaching import shows_content
-from agent_magic.declare.equal_steps import firsts
+from agent_magic.declare.context import shows_content
+from agent_magic.declare.each import firsts
 from agent_magic.declare.grouping import declared_name
 from agent_magic.declare.options import AGENT
 from agent_magic.declare.task import Task

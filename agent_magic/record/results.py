@@ -10,8 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 from agent_magic.declare.answers.schema import of_item, schema_of
-from agent_magic.declare.each import ROUNDS
-from agent_magic.declare.equal_steps import for_all
+from agent_magic.declare.each import ROUNDS, for_all
 from agent_magic.declare.flow import CONDITION, Left
 from agent_magic.declare.race import BEATEN, NO_ANSWER
 from agent_magic.declare.subplan import last_in

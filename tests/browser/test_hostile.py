@@ -86,7 +86,7 @@ get_ipython().run_line_magic("load_ext", "agent_magic")
 display(Run(record).agents); display(Run(record).attempts); display(Run(record).tool_calls); Run(record).events"""
 DRAWN = """import warnings
 warnings.simplefilter("ignore")  # of models without a price
-from agent_magic.api.comparison import compare
+from agent_magic.api.reading import compare
 from agent_magic.show.closing import closing
 exec(In[2].replace("\\\\ud800", ""))  # answers never have half a character, nor can a page be sent one
 for one in sorted(events, key=lambda one: one.at_s):

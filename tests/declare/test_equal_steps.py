@@ -12,7 +12,7 @@ import pytest
 import agent_magic as am
 from agent_magic import Agent, Policy
 from agent_magic.declare import plan as module
-from agent_magic.declare.equal_steps import firsts, for_all
+from agent_magic.declare.each import firsts, for_all
 from agent_magic.declare.flow import Flow
 from agent_magic.engine import kinds_of
 from agent_magic.engine.requests import timeouts_of

@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 
 import agent_magic as am
-from agent_magic.declare.condition import condition_of, holds
 from agent_magic.declare.flow import Left
+from agent_magic.declare.template import condition_of, holds
 from agent_magic.errors import AgentMagicError, Cycle, DeclarationError, PlanError, UndefinedField, UndefinedVariable
 
 

@@ -69,14 +69,14 @@ def test_a_plan_keeps_its_paths_as_json():
 def test_windows_keeps_some_names_for_itself(path: str, monkeypatch: pytest.MonkeyPatch):
     """There they are refused, since what is written to a device is lost; elsewhere they are names like others."""
     assert {0: path} == saved(Agent("x", "p", save=path))
-    monkeypatch.setattr("agent_magic.declare.saving.sys", SimpleNamespace(platform="win32"))
+    monkeypatch.setattr("agent_magic.declare.resources.sys", SimpleNamespace(platform="win32"))
     with pytest.raises(DeclarationError, match="Windows takes no file named"):
         Agent("x", "p", save=path)
 
 
 def test_names_that_only_look_like_devices_are_kept(monkeypatch: pytest.MonkeyPatch):
     """A longer word is no device."""
-    monkeypatch.setattr("agent_magic.declare.saving.sys", SimpleNamespace(platform="win32"))
+    monkeypatch.setattr("agent_magic.declare.resources.sys", SimpleNamespace(platform="win32"))
     for path in ("console.md", "null.txt", "out/com10.md", "a.con", "auxiliary/x.md"):
         assert {0: path} == saved(Agent("x", "p", save=path))
 
@@ -84,9 +84,9 @@ def test_names_that_only_look_like_devices_are_kept(monkeypatch: pytest.MonkeyPa
 def test_rows_share_no_file_where_case_does_not_count(monkeypatch: pytest.MonkeyPatch):
     """`A.md` and `a.md` are one file on Windows and macOS, and two on Linux."""
     agent = Agent("x", "{{ item }}", each="rows", save="{{ item }}.md")
-    monkeypatch.setattr("agent_magic.declare.saving.sys", SimpleNamespace(platform="linux"))
+    monkeypatch.setattr("agent_magic.declare.resources.sys", SimpleNamespace(platform="linux"))
     assert {0: "A.md", 1: "a.md"} == saved(agent, rows=["A", "a"])
-    monkeypatch.setattr("agent_magic.declare.saving.sys", SimpleNamespace(platform="darwin"))
+    monkeypatch.setattr("agent_magic.declare.resources.sys", SimpleNamespace(platform="darwin"))
     with pytest.raises(DeclarationError, match="one file"):
         saved(agent, rows=["A", "a"])
     with pytest.raises(DeclarationError, match="one file"):

@@ -13,7 +13,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from pydantic import BaseModel
 
 from agent_magic import Agent, Claude, Desk, Plan, Policy, Task, roles
-from agent_magic.declare.presets import PRESETS
+from agent_magic.declare.coordinator import PRESETS
 from agent_magic.errors import AgentMagicError
 from agent_magic.live.playing import Player
 from agent_magic.notebook import AgentMagics, Cell, find_agents, plan_data

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agent_magic import Agent, Policy, tradeoff
 from agent_magic.api import Run
-from agent_magic.api.comparison import Comparison
+from agent_magic.api.reading import Comparison
 from agent_magic.declare import Plan
 from agent_magic.errors import DeclarationError, Overloaded
 from agent_magic.measure import summarize

@@ -13,7 +13,25 @@ read, and two different values never become one.
 """
 
 from agent_magic.declare.validation import find_name, same_name, with_same_names
-from agent_magic.declare.values.inside import PLAIN, is_single_use, is_too_deep, single_use_in, text_size
+from agent_magic.declare.values.contents import (
+    MOST_CHARS,
+    PLAIN,
+    TOO_LONG,
+    check_size,
+    column_names,
+    count_cells,
+    index_of,
+    is_array,
+    is_lazy,
+    is_single_use,
+    is_table,
+    is_too_deep,
+    levels_of,
+    plain_scalar,
+    read_table,
+    single_use_in,
+    text_size,
+)
 from agent_magic.declare.values.items import Row, as_item, items_now, read_items
 from agent_magic.declare.values.jsons import as_json, as_plain
 from agent_magic.declare.values.packing import DIGITS, SCALARS, digest, fingerprint, pack, packed_key, unpack, unpacked
@@ -26,20 +44,6 @@ from agent_magic.declare.values.pictures import (
     picture_of,
     text_document,
     text_file,
-)
-from agent_magic.declare.values.tables import (
-    MOST_CHARS,
-    TOO_LONG,
-    check_size,
-    column_names,
-    count_cells,
-    index_of,
-    is_array,
-    is_lazy,
-    is_table,
-    levels_of,
-    plain_scalar,
-    read_table,
 )
 from agent_magic.declare.values.text import (
     HOLDS_ITSELF,

@@ -7,8 +7,17 @@ from typing import Any, NamedTuple
 
 from agent_magic.declare.user_code import run_user_code
 from agent_magic.declare.validation import find_name
-from agent_magic.declare.values.inside import is_mapping, items_of, pairs_of
-from agent_magic.declare.values.tables import index_of, is_lazy, is_table, levels_of, read_array, read_table
+from agent_magic.declare.values.contents import (
+    index_of,
+    is_lazy,
+    is_mapping,
+    is_table,
+    items_of,
+    levels_of,
+    pairs_of,
+    read_array,
+    read_table,
+)
 from agent_magic.declare.values.text import check_values, plain_reason, whole
 from agent_magic.errors import DeclarationError, did_you_mean
 

@@ -20,17 +20,22 @@ from typing import Any, Final, cast
 from uuid import UUID
 
 from agent_magic.declare.answers.lenient import Decimals
-from agent_magic.declare.values.inside import (
+from agent_magic.declare.values.contents import (
+    check_size,
     is_keyed,
     is_mapping,
+    is_numbered,
     is_single_use,
     items_of,
+    levels_of,
     pairs_of,
+    plain_scalar,
+    read_array,
+    read_table,
     record_fields,
     text_size,
 )
 from agent_magic.declare.values.pictures import is_one
-from agent_magic.declare.values.tables import check_size, is_numbered, levels_of, plain_scalar, read_array, read_table
 
 _INSTEAD: Final[tuple[tuple[Any, str], ...]] = (
     (complex, "[x.real, x.imag]"),
@@ -130,18 +135,6 @@ def _by_pydantic(value: Any) -> Any:
     raise TypeError(f"a {name} cannot be written as JSON; of such an x use {instead}")
 
 
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _decimal(value: Decimal) -> str | None:
-    return str(value) if value.is_finite() else None  # a number of JSON would be read as a float
-
-
-def _moment(value: Any) -> str | None:
-    return None if type(value).__name__ == "NaTType" else value.isoformat()
-
-
 def _duration(value: Any) -> str:
     """Write a duration in ISO 8601, as pandas does."""
     if hasattr(value, "isoformat"):
@@ -165,10 +158,10 @@ _SCALARS: Final[tuple[tuple[Any, Callable[[Any], Any]], ...]] = (
     (UserString, str),
     (int, int),
     (Decimals, lambda value: f"{_MARK}{value}{_MARK}"),
-    (float, _number),
-    (Decimal, _decimal),
+    (float, lambda value: float(value) if math.isfinite(value) else None),
+    (Decimal, lambda value: str(value) if value.is_finite() else None),  # a number of JSON would be read as a float
     (UUID | Fraction, str),
-    (datetime | date | time, _moment),
+    (datetime | date | time, lambda value: None if type(value).__name__ == "NaTType" else value.isoformat()),
     (timedelta, _duration),
 )
 """The form of values of Python's own, and of their subclasses."""

@@ -25,8 +25,7 @@ from uuid import UUID
 
 from agent_magic.declare.content import Attachment
 from agent_magic.declare.user_code import run_user_code
-from agent_magic.declare.values.inside import record_fields, text_size
-from agent_magic.declare.values.tables import (
+from agent_magic.declare.values.contents import (
     count_cells,
     is_array,
     is_lazy,
@@ -35,6 +34,8 @@ from agent_magic.declare.values.tables import (
     levels_of,
     read_array,
     read_table,
+    record_fields,
+    text_size,
 )
 from agent_magic.errors import AgentMagicError
 
@@ -215,7 +216,10 @@ _WRITERS: Final[dict[Any, Callable[[_Packer, Any], dict[str, Any]]]] = {
     tuple: lambda packer, value: {"items": packer.every(value)},
     dict: lambda packer, value: {"items": [packer.every(pair) for pair in value.items()]},
     date: lambda _, value: {"text": value.isoformat()},
-    datetime: lambda _, value: {"text": value.isoformat(), **_given(zone=_zone_of(value), fold=value.fold)},
+    datetime: lambda _, value: {
+        "text": value.isoformat(),
+        **_given(zone=getattr(value.tzinfo, "key", None), fold=value.fold),
+    },
     bytes: lambda _, value: {"data": base64.b64encode(value).decode()},
     SimpleNamespace: lambda packer, value: {"items": packer.named(cast("dict[str, Any]", vars(value)))},
 }
@@ -225,10 +229,6 @@ _WRITERS: Final[dict[Any, Callable[[_Packer, Any], dict[str, Any]]]] = {
 def _given(**fields: Any) -> dict[str, Any]:
     """Return the fields that say something; older files do not have the others."""
     return {name: one for name, one in fields.items() if one}
-
-
-def _zone_of(value: datetime) -> str | None:
-    return getattr(value.tzinfo, "key", None)  # of a `ZoneInfo`
 
 
 _OF_PANDAS: Final[dict[str, Callable[[_Packer, Any], dict[str, Any]]]] = {

@@ -10,38 +10,37 @@ import sys
 from collections import UserDict, UserList
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
 from typing import Any, cast
 
 from agent_magic.declare.content import Attachment
 from agent_magic.declare.user_code import reason_of, run_user_code
-from agent_magic.declare.values.inside import (
+from agent_magic.declare.values.contents import (
     CONTAINERS,
     NUMBERS,
     PLAIN,
+    check_size,
     everything_in,
+    is_array,
     is_keyed,
+    is_lazy,
     is_mapping,
+    is_numbered,
     is_single_use,
+    is_table,
     items_of,
     pairs_of,
+    plain_scalar,
+    read_array,
+    read_table,
     record_fields,
     single_use_in,
     text_size,
 )
 from agent_magic.declare.values.pictures import as_attachment, is_content, is_one
-from agent_magic.declare.values.tables import (
-    check_size,
-    is_array,
-    is_lazy,
-    is_numbered,
-    is_table,
-    plain_scalar,
-    read_array,
-    read_table,
-)
 from agent_magic.errors import AgentMagicError, DeclarationError
 
 _NO_TEXT = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type)
@@ -312,7 +311,12 @@ def with_whole_cells(table: Any) -> Any:
 
 def value_notes(names: Iterable[str], values: Mapping[str, Any]) -> list[str]:
     """Return a note for each value that a prompt shows in an unexpected form."""
-    return [note for name in names if name in values and (note := _note_if_read(name, values[name]))]
+    found = list[str]()
+    for name in names:
+        if name in values:
+            with suppress(AgentMagicError):  # it is refused where it is used
+                found.append(run_user_code(partial(_note_on, name, values[name]), lambda _: AgentMagicError()))
+    return list(filter(None, found))
 
 
 _READERS = {
@@ -326,13 +330,6 @@ def reader_of(value: os.PathLike[str], name: str) -> str:
     """Return what to write instead of a path."""
     end = PurePath(os.fsdecode(value)).suffix.lower()
     return f"{name} = am.{_READERS.get(end, 'text_file')}({name}) sends what is in it"
-
-
-def _note_if_read(name: str, value: Any) -> str:
-    try:
-        return run_user_code(lambda: _note_on(name, value), lambda _: AgentMagicError())
-    except AgentMagicError:  # it is refused where it is used
-        return ""
 
 
 def _note_on(name: str, value: Any) -> str:

@@ -22,8 +22,8 @@ from agent_magic.record.answer import CHARS_PER_TOKEN
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
-    from agent_magic.declare.attaching import Parts
     from agent_magic.declare.content import TokenRule
+    from agent_magic.declare.context import Parts
     from agent_magic.declare.dag import Dag
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy

@@ -36,8 +36,8 @@ from agent_magic.record.terms import Ceiling
 if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
-    from agent_magic.declare.attaching import Parts
     from agent_magic.declare.content import TokenRule
+    from agent_magic.declare.context import Parts
     from agent_magic.declare.flow import Left
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy

@@ -10,8 +10,7 @@ from IPython.core.error import UsageError
 
 from agent_magic.api import Plan, Run
 from agent_magic.declare.cells import to_cell, without_tool_lines
-from agent_magic.declare.coordinator import COORDINATOR, coordinator, read_plan
-from agent_magic.declare.presets import PRESETS
+from agent_magic.declare.coordinator import COORDINATOR, PRESETS, coordinator, read_plan
 from agent_magic.declare.units import plural
 from agent_magic.forecast.advice.advice import Advice, lint
 from agent_magic.forecast.loads import LOADS, loads_frame, places_words, under_load, verdict_on

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.answers.lenient import written
-from agent_magic.declare.arguments import as_input
+from agent_magic.declare.signature import as_input
 from agent_magic.declare.values import sendable
 from agent_magic.errors import Truncated, Unreadable
 from agent_magic.providers.anthropic.errors import note_response, raised_by_sdk

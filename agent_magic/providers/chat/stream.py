@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from agent_magic.declare.answers.lenient import written
-from agent_magic.declare.arguments import as_input
+from agent_magic.declare.signature import as_input
 from agent_magic.declare.values import sendable
 from agent_magic.errors import Overloaded, Truncated, Unreadable
 from agent_magic.providers.chat.errors import raised_by_transport
