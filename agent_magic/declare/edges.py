@@ -15,12 +15,12 @@ from agent_magic.declare.answers.schema import alternatives_of, brief, fields_of
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.each import OWN, firsts, group_of, hint_at_item, view_of
 from agent_magic.declare.grouping import declared_name
-from agent_magic.declare.template import condition_of
+from agent_magic.declare.template import condition_of, conditions_of
 from agent_magic.declare.values import check_values
 from agent_magic.errors import DeclarationError, PlanError, UndefinedField, UndefinedVariable, UnknownAgent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from agent_magic.declare.step import Step
 
@@ -161,7 +161,6 @@ class Edges:
         return build_dag(self.parents)
 
 
-Path = tuple[str | int, ...]
 TEXT = Returns('{"type": "string"}')
 """The type of answers for which none is declared."""
 
@@ -179,33 +178,20 @@ class Taken(NamedTuple):
     several: bool = False
 
 
-def taken_paths(step: Step) -> Iterator[Path]:
-    """Yield the paths that a step uses in its prompt and conditions, such as `("review", "score")`."""
-    if not step.is_task:
-        yield from step.template.paths
-    for text, option in ((step.when, "when"), (step.until, "until")):
-        yield from condition_of(text, step.name, option).paths if text is not None else ()
-
-
-def _compared(step: Step) -> Iterator[tuple[str, Path]]:
-    """Yield the paths that a step's conditions compare with a number, after the condition's text."""
-    for text, option in ((step.when, "when"), (step.until, "until")):
-        if text is not None:
-            yield from ((f"--{option} {text!r}", path) for path in condition_of(text, step.name, option).numbers)
-
-
 def check_fields(step: Step, type_of: Callable[[str], Taken | None]) -> None:
     """Raise for the first field a step uses that an answer's type does not have."""
-    for written, (name, *path) in _compared(step):
+    conditions = conditions_of(step)
+    compared = [(option, path) for option, one in conditions.items() for path in one.numbers]
+    for option, (name, *path) in compared:
         found = type_of(str(name))
         if found is not None and not found.several and _is_text(found.returns, path):
-            what, agent = ".".join(map(str, (name, *path))), group_of(step)
+            what, agent, text = ".".join(map(str, (name, *path))), group_of(step), getattr(step, option)
             raise DeclarationError(
-                f"{written} of agent {agent!r} compares {what}, which is a text, with a number.",
+                f"--{option} {text!r} of agent {agent!r} compares {what}, which is a text, with a number.",
                 agent=agent,
                 hint=f"Count its letters, {what} | length, or have a number answered: --returns int.",
             )
-    for name, *path in taken_paths(step):
+    for name, *path in (path for one in (step.template, *conditions.values()) for path in one.paths):
         found = type_of(str(name)) if path else None
         if found is None:
             continue

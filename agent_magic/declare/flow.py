@@ -14,7 +14,6 @@ from asyncio import CancelledError
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
-from agent_magic.declare.answers.reading import Fields
 from agent_magic.declare.each import ITEM, KEY, firsts, view_of
 from agent_magic.declare.template import condition_of, holds
 from agent_magic.declare.values import read_items
@@ -282,7 +281,8 @@ class Flow:
             return []
         value = self._plan.meaning(step, part.source, answers)
         for name in part.path:
-            value = getattr(value, name, None) if isinstance(value, Fields) else _field(value, name)
+            named = isinstance(value, Mapping)
+            value = cast("Mapping[str, Any]", value).get(name) if named else getattr(value, name, None)
         known = self._items.get((part.source, part.path))
         if known is None or known[0] is not value:
             known = self._items[part.source, part.path] = value, _items_of(value, part, agent.name)
@@ -353,10 +353,6 @@ def _kind(part: Part) -> tuple[str, str]:
 def _until(plan: Plan, step: int) -> Template:
     agent = plan.agents[step]
     return condition_of(agent.until or "", agent.name, "until")
-
-
-def _field(value: Any, name: str) -> Any:
-    return cast("Mapping[str, Any]", value).get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
 def _items_of(value: Any, part: Part, agent: str) -> list[tuple[Any, Any]] | str:

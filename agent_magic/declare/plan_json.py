@@ -32,7 +32,7 @@ from agent_magic.declare.each import Part
 from agent_magic.declare.grouping import item_step
 from agent_magic.declare.options import AGENT, from_plain, to_plain
 from agent_magic.declare.task import Task
-from agent_magic.declare.template import condition_of
+from agent_magic.declare.template import condition_of, conditions_of
 from agent_magic.declare.tool import FLAGS, ServerTool, Tool, Tools, recorded_tools
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import must_be
@@ -410,11 +410,8 @@ def _is_step(plan: Plan, name: str) -> bool:
 def _outlined(plan: Plan, step: Step, prompt: str) -> dict[str, Any]:
     uses = [name for name in step.uses if _is_step(plan, name)]
     found: dict[str, Any] = {"name": step.name, "after": list(step.after)}
-    for option in ("when", "until"):
-        text = getattr(step, option)
-        if text is not None:
-            condition = condition_of(text, step.name, option)
-            found[option] = " and ".join(_asked(condition.names, condition.can_miss))
+    for option, condition in conditions_of(step).items():
+        found[option] = " and ".join(_asked(condition.names, condition.can_miss))
     if step.part is not None:
         found["part"] = {**part_to_dict(step.part), "key": step.part.number, "item": None, "asks": 0}
         for name in ("levels", "dtypes"):

@@ -65,11 +65,15 @@ def condition_of(text: str, agent: str = "", option: str = "when") -> Template:
     return found
 
 
+def conditions_of(step: StepOptions) -> dict[str, Template]:
+    """Return a step's conditions by the names of their options."""
+    given = {option: getattr(step, option) for option in ("when", "until")}
+    return {option: condition_of(text, step.name, option) for option, text in given.items() if text is not None}
+
+
 def check_flow(step: StepOptions) -> None:
     error = partial(DeclarationError, agent=step.name)
-    for option in ("when", "until"):
-        if (text := getattr(step, option)) is not None:
-            condition_of(text, step.name, option)
+    conditions_of(step)  # refuses what is no expression
     if step.until is not None and step.rounds is None:
         raise error(f"{step.name!r} has until and no rounds.", hint="Say how many there may be: --rounds 3.")
     if step.until is None and step.rounds is not None:
@@ -81,9 +85,8 @@ def check_flow(step: StepOptions) -> None:
 
 
 def deciding_names(step: StepOptions) -> tuple[str, ...]:
-    conditions = [(step.when, "when"), (step.until, "until")]
-    names = [name for text, option in conditions if text for name in condition_of(text, step.name, option).names]
-    return tuple(dict.fromkeys([*(() if step.each is None else (step.each.partition(".")[0],)), *names]))
+    over = () if step.each is None else (step.each.partition(".")[0],)
+    return tuple(dict.fromkeys([*over, *(name for one in conditions_of(step).values() for name in one.names)]))
 
 
 def without_own(names: tuple[str, ...], each: str | None, part: Part | None) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ import sysconfig
 import threading
 import time
 import traceback
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -112,17 +113,15 @@ def trace_of(error: BaseException) -> str:
     """Write a traceback of the user's lines, without the private folders of files."""
     frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     frames = [one for one in frames if not one[0].co_filename.startswith(_HERE)]
-    own = [one for one in frames if not _is_library(one[0].co_filename)] or frames[-1:]
+    files = [code.co_filename for code, _ in frames]
+    is_own = [not (name.startswith(_LIBRARIES) or any(one in name for one in _INSTALLED)) for name in files]
+    own = [*compress(frames, is_own)] or frames[-1:]
     lines = [_frame_line(code, line) for code, line in own]
     if len(lines) > _MOST_FRAMES:
         half = _MOST_FRAMES // 2
         lines = [*lines[:half], f"… {len(lines) - 2 * half} more …", *lines[-half:]]
     before = [] if error.__cause__ is None else [trace_of(error.__cause__), "which was the cause of"]
     return "\n".join([*before, *lines, reason_of(error), *getattr(error, "__notes__", ())])
-
-
-def _is_library(name: str) -> bool:
-    return any(one in name for one in _INSTALLED) or name.startswith(_LIBRARIES)
 
 
 def _frame_line(code: CodeType, line: int) -> str:

@@ -230,10 +230,6 @@ def is_decimal(schema: Schema) -> bool:
     return may_be_decimal(schema) or (len(kinds) == 1 and may_be_decimal(kinds[0]))
 
 
-def _loses_digits(number: Number) -> bool:
-    return Decimal(number) != Decimal(repr(float(number)))
-
-
 @cache
 def _marking() -> Any:
     from pydantic.json_schema import GenerateJsonSchema
@@ -270,7 +266,7 @@ def with_digits(schema: Schema, data: Any, root: Schema) -> Any:
         marks = [one[DECIMAL] for one in kinds if DECIMAL in one]
         others = {one.get("type") for one in kinds if DECIMAL not in one}
         is_decimal = marks and not others & {"number", "string", None}
-        return str(data) if is_decimal and (ALWAYS in marks or _loses_digits(data)) else data
+        return str(data) if is_decimal and (ALWAYS in marks or Decimal(data) != Decimal(repr(float(data)))) else data
     for each in alternatives_of(schema) if "anyOf" in schema else schema.get("oneOf") or ():
         data = with_digits(each, data, root)
     if isinstance(data, dict):

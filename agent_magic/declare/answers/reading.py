@@ -203,15 +203,11 @@ def _core(schema: Schema) -> Any:
         case "string" if schema.get("format") in _DATES:
             is_date = functools.partial(_checked_date, _DATES[schema["format"]])
             return core.no_info_after_validator_function(is_date, core.str_schema())
+        case None:
+            return core.no_info_after_validator_function(lambda _: _ANY, core.any_schema())
         case kind:
             plain: dict[Any, Any] = {"integer": core.int_schema, "boolean": core.bool_schema, "null": core.none_schema}
-            return {**plain, "string": core.str_schema, None: _core_of_any}[kind]()
-
-
-def _core_of_any() -> Any:
-    from pydantic_core import core_schema as core
-
-    return core.no_info_after_validator_function(lambda _: _ANY, core.any_schema())
+            return {**plain, "string": core.str_schema}[kind]()
 
 
 def _core_of_object(schema: Schema) -> Any:

@@ -83,7 +83,9 @@ def _read(value: Any, name: str, agent: str) -> Items:
         levels = tuple(index.names) if index.nlevels > 1 else ()
         labels = len(rows) if index.is_unique else index.nunique(dropna=False)
         found = [(key, as_item(one)) for key, one in zip(index.tolist(), rows, strict=True)]
-        return Items(found, levels, _dtypes_of(index), labels)
+        dtypes = tuple(one.dtype for one in levels_of(index))
+        by_keys = tuple(index_of(one.tolist()).dtype for one in levels_of(index))
+        return Items(found, levels, () if dtypes == by_keys else dtypes, labels)
     listed: Any = read_array(value)
     given: Any = value if listed is None else listed
     if is_mapping(given):
@@ -94,12 +96,6 @@ def _read(value: Any, name: str, agent: str) -> Items:
         message = f"Agent {agent!r} cannot be run for each of {name!r}, whose type is {type(value).__name__}."
         raise DeclarationError(message, agent=agent, hint=_HINT)
     return Items([(key, _item_at(key, one, name, agent)) for key, one in found], (), (), len(found))
-
-
-def _dtypes_of(index: Any) -> tuple[Any, ...]:
-    """Return the dtypes of an index of pandas; none if its keys alone give the same."""
-    dtypes = tuple(one.dtype for one in levels_of(index))
-    return () if dtypes == tuple(index_of(one.tolist()).dtype for one in levels_of(index)) else dtypes
 
 
 def _item_at(key: Any, item: Any, name: str, agent: str) -> Any:
