@@ -43,8 +43,7 @@ from agent_magic.record.prices import ModelPrice
 from agent_magic.record.results import RunRecord
 from agent_magic.show.displays import Progress
 from agent_magic.show.explore import Explorer, explore
-from agent_magic.show.graph import static_bundle
-from agent_magic.show.graph.dot import digraph
+from agent_magic.show.graph import digraph, static_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 from IPython.core.error import UsageError
 
 from agent_magic.declare.cells import without_tool_lines
-from agent_magic.notebook.command import is_edit
-from agent_magic.notebook.line import BLANKS, INVISIBLE
+from agent_magic.notebook.command import BLANKS, INVISIBLE, is_edit
 
 
 @dataclass(frozen=True, slots=True)

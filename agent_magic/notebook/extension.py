@@ -13,7 +13,6 @@ from IPython.core.extensions import ExtensionManager
 
 from agent_magic import show
 from agent_magic.declare.task import LISTENERS
-from agent_magic.notebook import tooltips
 from agent_magic.notebook.awaiting import ASYNC_SUFFIX, AwaitRewriter, is_called_by
 from agent_magic.notebook.cell_hooks import (
     CellHook,
@@ -26,7 +25,7 @@ from agent_magic.notebook.cell_hooks import (
     Semicolon,
     ToolLines,
 )
-from agent_magic.notebook.completion import attach
+from agent_magic.notebook.completion import attach, attach_tooltips
 from agent_magic.notebook.declaring import asks_at_once
 from agent_magic.notebook.front_end import ShownLog, note, say
 from agent_magic.notebook.magics import AgentMagics
@@ -80,7 +79,7 @@ def load(shell: InteractiveShell) -> None:
         magics.undo.append(hook.uninstall)
     formatters = Formatters(ip, magics.session)
     formatters.install()
-    magics.undo += [formatters.uninstall, attach(magics), tooltips.attach(shell)]
+    magics.undo += [formatters.uninstall, attach(magics), attach_tooltips(shell)]
     ip.events.register("post_run_cell", magics.end_cell)
     ip.events.register("pre_run_cell", magics.see_deleted)
     magics.undo.append(partial(ip.events.unregister, "pre_run_cell", magics.see_deleted))

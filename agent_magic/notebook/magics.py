@@ -28,7 +28,7 @@ from agent_magic.declare.values import items_now, value_notes
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, did_you_mean, shown_message
 from agent_magic.notebook import verbs
 from agent_magic.notebook.awaiting import awaited, run_sync
-from agent_magic.notebook.command import is_edit
+from agent_magic.notebook.command import is_edit, read_line
 from agent_magic.notebook.declaring import (
     PARSERS,
     help_of,
@@ -39,7 +39,6 @@ from agent_magic.notebook.declaring import (
     tool_lines_note,
 )
 from agent_magic.notebook.front_end import Cell, cell_of, display_bundle, is_kernel, notes_of
-from agent_magic.notebook.line import read_line
 from agent_magic.notebook.registry import resources_of
 from agent_magic.notebook.session import DEFAULT_PLAN, Session
 from agent_magic.notebook.settings import Settings

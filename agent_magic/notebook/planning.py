@@ -21,8 +21,7 @@ from agent_magic.notebook.front_end import agrees, can_ask, can_decide, display_
 from agent_magic.notebook.running import ANEW, Resumed, execute
 from agent_magic.notebook.session import drop_command
 from agent_magic.providers.dask.scaling import STREAMS_PER_KERNEL, useful_workers
-from agent_magic.show.attachments import attachments_card, prompt_words
-from agent_magic.show.cards import plan_picture
+from agent_magic.show.cards import attachments_card, plan_picture, prompt_words
 from agent_magic.show.estimates import estimate_page, headline, outlay_line, price_line
 from agent_magic.show.explore import Explorer, Panel
 from agent_magic.show.page import Page

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from agent_magic.show.graph import cards_layout, picture, static_bundle
     from agent_magic.show.graph.layout import warm as warm_layout
     from agent_magic.show.graph.scene import scene_of
+    from agent_magic.show.live import details_of
     from agent_magic.show.live.feed import Feed
-    from agent_magic.show.live.panel import details_of
     from agent_magic.show.notes import capped_note, ledger_notes
     from agent_magic.show.text import listed, run_text
     from agent_magic.show.theme import INKS
@@ -36,7 +36,7 @@ __getattr__ = lazy_names(
         "context_card": "agent_magic.show.cards",
         "declaration_card": "agent_magic.show.cards",
         "declarations_card": "agent_magic.show.cards",
-        "details_of": "agent_magic.show.live.panel",
+        "details_of": "agent_magic.show.live",
         "frame_text": "agent_magic.show.frames",
         "ledger_notes": "agent_magic.show.notes",
         "listed": "agent_magic.show.text",

@@ -1,20 +1,38 @@
-"""`run.explore()`: controls for a what-if, and its forecast."""
+"""`run.explore()`: controls for a what-if, and its forecast, in a notebook and in a page.
+
+In a page `widgets/src/ask.js` starts Pyodide in a worker, opens the run that `run_page` packed, and passes the answers
+to the panel that notebooks use.
+"""
 
 from __future__ import annotations
 
+import base64
 import functools
 import importlib
+import json
 import re
 import sys
+import warnings
+import zlib
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from agent_magic.declare.edges import PlanWarning
+from agent_magic.declare.plan import Plan
+from agent_magic.declare.plan_json import plan_from_dict
 from agent_magic.declare.units import dollars, plural, seconds, times
 from agent_magic.engine.policy import POLICY_WORDS
 from agent_magic.errors import AgentMagicError
+from agent_magic.forecast.forecast import Forecaster
 from agent_magic.forecast.whatif import AS_IF, forecast_one, nearby, reused, rows_frame, whatif_rows
 from agent_magic.providers.anthropic.models import MODELS
+from agent_magic.providers.recorded import recorded_run
+from agent_magic.record.cassette.reading import read_cassette
+from agent_magic.record.codec import from_json
 from agent_magic.record.display import single_line
+from agent_magic.record.prices import Prices, Tariff
 from agent_magic.record.reasons import limit
 from agent_magic.show.charts.chart import provenance
 from agent_magic.show.charts.marks import MARGIN, WIDTH
@@ -34,6 +52,7 @@ if TYPE_CHECKING:
     from agent_magic.measure.metrics import Summary
     from agent_magic.measure.trial import Setting, Trial
     from agent_magic.show.charts.chart import Chart
+
 
 RECORDED, PLANNED = "as recorded", "as planned"
 OTHERS = MODELS[:3]
@@ -370,3 +389,28 @@ def explore(explorer: Explorer) -> None:
         sys.stdout.write(f"{NEEDS_A_NOTEBOOK}\n")
     else:
         Panel(explorer).show()
+
+
+def open_packed(packed: str) -> Forecaster:
+    """Open what `pack_run` packed; raise `AgentMagicError` if it is of another version."""
+    data = json.loads(zlib.decompress(base64.b64decode(packed)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PlanWarning)  # they were shown when it ran
+        plan = plan_from_dict(data["plan"], Plan)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "run.cassette.jsonl"
+        file.write_text(data["recording"], encoding="utf-8")
+        recorded = read_cassette(file).runs[0]
+    listed = from_json(dict[str, tuple[Tariff, str]], data["prices"])
+    return Forecaster(recorded_run(plan, recorded), prices=Prices(listed=listed, tell=lambda _: None))
+
+
+def answering(packed: str) -> Callable[[str], str]:
+    """Return a function from a choice to the displayed data, as JSON; an empty text asks for the controls."""
+    controls = Controls(Explorer(open_packed(packed)))
+
+    def answer(asked: str) -> str:
+        first = {"setup": controls.setup, "shown": controls.shown}
+        return json.dumps(controls.choose(json.loads(asked)) if asked else first)
+
+    return answer

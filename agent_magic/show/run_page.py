@@ -41,12 +41,11 @@ from agent_magic.record.files import check_folder, check_regular, real_path, wri
 from agent_magic.record.prices import Prices
 from agent_magic.record.results import capped_steps
 from agent_magic.show.charts.timeline import run_timeline
-from agent_magic.show.closing import closing
 from agent_magic.show.explore import OTHERS
 from agent_magic.show.frames import frame_bundle
 from agent_magic.show.graph import static_bundle
 from agent_magic.show.markup import element, escape
-from agent_magic.show.notes import ending_notes
+from agent_magic.show.notes import closing, ending_notes
 from agent_magic.show.states import STATES, states_of, unmet
 from agent_magic.show.text import listed, result_facts, run_line
 from agent_magic.show.theme import PAGE_CSS, PRE, built, variables
@@ -262,7 +261,7 @@ def write_page(
     return Path(path).expanduser()
 
 
-ENTRY: Final = "agent_magic.show.answering"
+ENTRY: Final = "agent_magic.show.explore"
 PACKAGE: Final = ENTRY.partition(".")[0]
 SANDBOX: Final = "agent_magic.declare.sandbox"
 TEMPLATES: Final = ("jinja2", "markupsafe")

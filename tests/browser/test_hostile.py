@@ -87,7 +87,7 @@ display(Run(record).agents); display(Run(record).attempts); display(Run(record).
 DRAWN = """import warnings
 warnings.simplefilter("ignore")  # of models without a price
 from agent_magic.api.reading import compare
-from agent_magic.show.closing import closing
+from agent_magic.show.notes import closing
 exec(In[2].replace("\\\\ud800", ""))  # answers never have half a character, nor can a page be sent one
 for one in sorted(events, key=lambda one: one.at_s):
     record.add(one)

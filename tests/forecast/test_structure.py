@@ -14,7 +14,7 @@ from agent_magic.forecast.advice.advice import several_or_one
 from agent_magic.forecast.advice.finding import Outlook
 from agent_magic.forecast.advice.structure import awaits_in_loops
 from agent_magic.record import History
-from agent_magic.show.advice import advice_page
+from agent_magic.show.bundles import advice_page
 from tests.live.virtual import Reply, Scripted, drive
 
 A, B = am.Agent("a", "x"), am.Agent("b", "y")

@@ -18,7 +18,7 @@ from agent_magic.live.ahead import waiting_in_batches
 from agent_magic.providers.anthropic.batches import MessageBatches
 from agent_magic.record import Prices
 from agent_magic.record.prices import AT_BATCH_PRICE, asking_usd
-from agent_magic.show.closing import closing
+from agent_magic.show.notes import closing
 from agent_magic.simulator import start
 
 HALF = 0.5

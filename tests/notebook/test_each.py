@@ -17,7 +17,7 @@ from agent_magic.measure.each import OF_EACH
 from agent_magic.notebook import AgentMagics, error_page, find_agents, plan_data, to_script
 from agent_magic.notebook.files.cells import to_notebook
 from agent_magic.notebook.planning import _prompts_text
-from agent_magic.notebook.verbs.declared import declared_page
+from agent_magic.notebook.verbs.plans import declared_page
 from tests.live.virtual import Reply, drive
 
 ROWS = pd.DataFrame({"text": ["good", "bad"]}, index=["x", "y"])

@@ -21,8 +21,8 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.api import Session
 from agent_magic.notebook import PARSERS, VERBS
+from agent_magic.notebook.command import read_line
 from agent_magic.notebook.extension import unload
-from agent_magic.notebook.line import read_line
 
 LINES = [
     *(("%agents", command, VERBS.parser(command)) for command in VERBS),

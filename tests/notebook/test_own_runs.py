@@ -16,11 +16,11 @@ from IPython.core.error import UsageError
 import agent_magic as am
 from agent_magic.errors import Rejected
 from agent_magic.notebook import Cell, Session
-from agent_magic.notebook.own_runs import cut_run, is_own, newest_run, whose
 from agent_magic.notebook.planning import left_line
 from agent_magic.notebook.running import Resumed
 from agent_magic.notebook.verbs.ledger import VERBS as LEDGER
 from agent_magic.notebook.verbs.results import VERBS as RESULTS
+from agent_magic.notebook.verbs.results import cut_run, is_own, newest_run, whose
 from agent_magic.notebook.verbs.steering import VERBS as STEERING
 from agent_magic.record import RunEnded
 from agent_magic.record.files import home_of, is_file, shown_home

@@ -16,7 +16,7 @@ from agent_magic.engine import Reading
 from agent_magic.errors import DeclarationError, LedgerError, Overloaded
 from agent_magic.notebook import Cell, Session, read_agent
 from agent_magic.notebook.declaring import read_context
-from agent_magic.notebook.files.session_file import load_session, save_session
+from agent_magic.notebook.files.cells import load_session, save_session
 from agent_magic.notebook.verbs.steering import VERBS
 from tests.live.virtual import Reply, Scripted, drive
 from tests.record.conformance import always, plan_of

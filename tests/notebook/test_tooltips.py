@@ -10,8 +10,8 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.notebook import VERBS
+from agent_magic.notebook.completion import tooltip
 from agent_magic.notebook.extension import load, unload
-from agent_magic.notebook.tooltips import tooltip
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from agent_magic.notebook.planning import confirm
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.plans import VERBS as PLANS
 from agent_magic.notebook.verbs.runs import VERBS as RUNS
-from agent_magic.notebook.verbs.worth import VERBS, graders_of, is_applied
+from agent_magic.notebook.verbs.trials import VERBS, graders_of, is_applied
 from agent_magic.simulator import child
 from tests.measure.test_each import known
 from tests.measure.test_path import run_of

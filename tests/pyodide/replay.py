@@ -54,7 +54,7 @@ def hashes(folder: Path) -> dict[str, dict[str, str]]:
     """Replay each recording and hash what it says; the same on every Python."""
     from agent_magic import Plan
     from agent_magic.show import run_timeline, static_bundle
-    from agent_magic.show.answering import answering
+    from agent_magic.show.explore import answering
 
     found = {}
     for file in sorted(folder.glob("*.plan.json")):

@@ -25,8 +25,7 @@ from agent_magic.providers.anthropic.models import MODELS
 from agent_magic.record import Prices
 from agent_magic.record.cassette.writing import only_length
 from agent_magic.show import Choice, Explorer
-from agent_magic.show.answering import answering, open_packed
-from agent_magic.show.explore import Controls
+from agent_magic.show.explore import Controls, answering, open_packed
 from agent_magic.show.run_page import needs_templates, pack_engine, pack_run, run_page
 from tests.declare.test_content import png
 from tests.live.virtual import Reply, drive
@@ -198,7 +197,7 @@ def test_a_length_is_that_of_the_text(text: str):
 BARE = """
 import sys
 sys.path.insert(0, "engine")
-from agent_magic.show.answering import answering
+from agent_magic.show.explore import answering
 print(answering(open("run.txt").read())('{"concurrency": 2}'))
 """
 

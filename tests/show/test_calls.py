@@ -10,11 +10,10 @@ import pytest
 
 from agent_magic.api import Run
 from agent_magic.show import Feed, cards_layout, details_of, frame_text, picture, static_bundle
-from agent_magic.show.graph.dot import digraph
+from agent_magic.show.graph import digraph
 from agent_magic.show.graph.scene import node_view
 from agent_magic.show.graph.timeline import Shades, bars_of
-from agent_magic.show.live import fixed_parts
-from agent_magic.show.live.panel import MOST_ARGUMENT, MOST_CALLS, MOST_RESULT
+from agent_magic.show.live import MOST_ARGUMENT, MOST_CALLS, MOST_RESULT, fixed_parts
 from agent_magic.show.terminal import groups_of
 from agent_magic.show.text import plan_text
 from tests.show.calling import arguments_of, calling_events, calling_plan, calling_run

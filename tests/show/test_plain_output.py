@@ -40,9 +40,8 @@ from agent_magic.show import (
     plan_picture,
     static_bundle,
 )
-from agent_magic.show.closing import closing
 from agent_magic.show.estimates import estimate_page, outlay_line, prices_page
-from agent_magic.show.notes import budget_note, context_notes
+from agent_magic.show.notes import budget_note, closing, context_notes
 from agent_magic.show.terminal import LineView
 from agent_magic.show.values import Markdown, result_bundle
 from tests.show.calling import arguments_of, calling_run

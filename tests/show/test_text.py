@@ -15,7 +15,7 @@ from agent_magic.declare import Plan
 from agent_magic.declare.units import UNKNOWN, count, dollars, seconds, times
 from agent_magic.measure import summarize
 from agent_magic.show import declaration_card, plan_picture, run_text
-from agent_magic.show.graph.dot import digraph
+from agent_magic.show.graph import digraph
 from agent_magic.show.markup import escape, fit, fit_end, width_px
 from agent_magic.show.text import one_line, plan_text, result_facts, took
 from tests.live.virtual import Reply, drive

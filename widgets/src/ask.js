@@ -17,7 +17,7 @@ function serve() {
       self.postMessage({ step: "Opening the run …" });
       python.unpackArchive(data.engine, "xztar");
       /** @type {(asked: string) => string} */
-      const answer = python.pyimport("agent_magic.show.answering").answering(data.run);
+      const answer = python.pyimport("agent_magic.show.explore").answering(data.run);
       self.onmessage = (asked) => self.postMessage({ answer: answer(asked.data) });
       self.postMessage({ answer: answer("") });
     } catch (error) {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from agent_magic.notebook.verbs.plans import plan_goal
     from agent_magic.notebook.verbs.runs import ask_at_once
     from agent_magic.notebook.verbs.steering import edit_cell
-    from agent_magic.notebook.verbs.worth import is_applied
+    from agent_magic.notebook.verbs.trials import is_applied
 
 __all__ = ["VERBS", "ask_at_once", "edit_cell", "is_applied", "plan_goal"]
 
@@ -26,7 +26,7 @@ __getattr__ = lazy_names(
     {
         "ask_at_once": "agent_magic.notebook.verbs.runs",
         "edit_cell": "agent_magic.notebook.verbs.steering",
-        "is_applied": "agent_magic.notebook.verbs.worth",
+        "is_applied": "agent_magic.notebook.verbs.trials",
         "plan_goal": "agent_magic.notebook.verbs.plans",
     },
 )
@@ -38,17 +38,17 @@ def _load(group: str) -> Mapping[str, Verb]:
 
 VERBS = Commands(
     {
-        "declare": {"declared": "list drop clear", "plans": "scenario lint todo preset export", "sizing": "split size"},
-        "run": {"runs": "plan run start wait", "batches": "batches"},
+        "declare": {"plans": "list drop clear scenario lint todo preset export", "sizing": "split size"},
+        "run": {"runs": "plan run start wait batches"},
         "read": {"results": "last show error"},
         "ask": {"whatifs": "whatif explore"},
         "steer": {"steering": "stop skip pause resume retry edit pending approve deny"},
-        "improve": {"trials": "advise baseline sweep", "worth": "score apply undo trial"},
+        "improve": {"trials": "advise baseline sweep score apply undo trial"},
         "come back": {"ledger": "save load runs open ledger"},
         "share": {"cassettes": "record replay share"},
-        "connect": {"provider": "connect limits prices workers", "mcp": "mcp"},
+        "connect": {"connections": "connect limits prices workers mcp"},
         "operate": {"operations": "telemetry dashboard alert dead"},
-        "set up": {"doctor": "doctor", "help": "help"},
+        "set up": {"setup": "doctor help"},
     },
     _load,
     first=("plan", "run", "last", "retry", "advise", "share"),

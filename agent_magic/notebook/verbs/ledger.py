@@ -15,9 +15,9 @@ from agent_magic.declare.declared import declared
 from agent_magic.declare.units import dollars, plural
 from agent_magic.errors import PlanError
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, one_of
-from agent_magic.notebook.files.session_file import Kept, load_session, save_session
+from agent_magic.notebook.files.cells import Kept, load_session, save_session
 from agent_magic.notebook.front_end import cell_of, note, put_cell, say
-from agent_magic.notebook.own_runs import newest_run, whose
+from agent_magic.notebook.verbs.results import newest_run, whose
 from agent_magic.record.files import inside
 from agent_magic.show.text import listed
 

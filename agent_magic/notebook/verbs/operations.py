@@ -14,7 +14,7 @@ from agent_magic.measure.dead import all_dead_frame, to_requeue
 from agent_magic.measure.telemetry import Telemetry
 from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, one_of
 from agent_magic.notebook.front_end import is_kernel, note, say, show_page
-from agent_magic.notebook.own_runs import is_own
+from agent_magic.notebook.verbs.results import is_own
 from agent_magic.notebook.verbs.runs import add_run_options
 from agent_magic.notebook.verbs.steering import run_again
 from agent_magic.show.charts.chart import following

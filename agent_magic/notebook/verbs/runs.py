@@ -1,9 +1,10 @@
-"""Plan, run, start, wait."""
+"""Runs: plan, run, start and wait, and the batches at the provider."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,17 +12,19 @@ from IPython.core.error import UsageError
 
 from agent_magic.api import Controls
 from agent_magic.declare.tool import Tool
+from agent_magic.declare.units import plural, seconds
 from agent_magic.errors import Unreachable
 from agent_magic.forecast.evidence import policy_of
 from agent_magic.measure.metrics import summarize
-from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, add_plan
+from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, add_plan, one_of
 from agent_magic.notebook.front_end import can_ask, can_decide, is_kernel, is_unwatched, note, say, show_page
 from agent_magic.notebook.planning import confirm, retry_price, run_pilot, show_plan
 from agent_magic.notebook.running import ANEW, Resumed, execute, recording_beside
 from agent_magic.notebook.settings import add_policy
 from agent_magic.notebook.verbs.results import show_result
-from agent_magic.show.closing import closing
-from agent_magic.show.notes import budget_note, context_notes, ending_notes, replayed_files_note
+from agent_magic.record.files import shown_home
+from agent_magic.show.notes import budget_note, closing, context_notes, ending_notes, replayed_files_note
+from agent_magic.show.page import Column, Line, Page, Table
 from agent_magic.show.text import run_line
 
 if TYPE_CHECKING:
@@ -31,9 +34,12 @@ if TYPE_CHECKING:
     from agent_magic.api import Plan, Run
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.estimate.value import Estimate
+    from agent_magic.live.batching import Collected
     from agent_magic.live.driver import Driver
     from agent_magic.notebook.session import Session
+    from agent_magic.record.ledger.batches import KeptBatch
     from agent_magic.record.results import RunRecord
+
 
 LOOKS_S: Final = 0.05
 """Seconds between two looks at a run of another loop."""
@@ -234,6 +240,64 @@ def _report(task: asyncio.Task[Run]) -> None:
         say(f"The run in the background failed: {error}")
 
 
+BATCH_COLUMNS = (Column("batch"), Column("requests", "number"), Column("sent"), Column("where"), Column("notebook"))
+
+BILLED = "What has been answered is billed; %agents batches collect gets it."
+WAYS = (
+    "%agents batches collect gets the answers of those that have ended. A run with --batch that lacks an answer waits "
+    "for the one that has the same request."
+)
+
+
+def _batches_options(parser: Parser) -> None:
+    does = "collect: store the answers of ended batches in the ledger. cancel: stop the open ones."
+    parser.add_argument("what", nargs="?", metavar="collect|cancel", help=does)
+    parser.add_argument("which", nargs="*", metavar="BATCH", help="A batch; without a name, all of this notebook.")
+
+
+async def _batches(ctx: CommandContext, given: Namespace) -> None:
+    ledger = ctx.session.keeping.ledger
+    if ledger is None:
+        raise UsageError("The ledger is off, so no batch is known. %config AgentMagics.ledger = 'FILE' turns it on.")
+    does = None if given.what is None else one_of("%agents batches", given.what, ("cancel", "collect"))
+    if does == "cancel":
+        cancelled = await ctx.session.shared.cancel_batches(given.which)
+        say(f"Cancelled: {', '.join(cancelled)}. {BILLED}" if cancelled else "Nothing to cancel.")
+    elif does == "collect":
+        found = await ctx.session.shared.collect_batches(given.which)
+        say("\n".join(map(_collected, found)) or "Nothing to collect.")
+    show_page(_batches_page(ledger.batches.open()), graphic=is_kernel(ctx.shell))
+
+
+def _collected(found: Collected) -> str:
+    name = found.id or "A batch that is not named yet"
+    if not found.is_over:
+        return f"{name} has not ended, or not all of its results can be read yet: collect it later."
+    if found.id is None:
+        return "A batch was never created: nothing of it is billed."
+    if found.answers is None:
+        return f"{name} is not known to the provider any more."
+    if not found.answers:
+        return f"{name} ended without an answer, so nothing of it is billed."
+    return f"{name} is over: {plural(found.answers, 'answer')} in the ledger. A run that asks the same reuses them."
+
+
+def _batches_page(batches: list[KeptBatch]) -> Page:
+    if not batches:
+        return Page([Line("This ledger knows of no open batch.")])
+    rows = [
+        (
+            one.id or "not named yet",
+            f"{len(one.names):,}",
+            f"{seconds(time.time() - one.planned_at)} ago",
+            one.endpoint,
+            shown_home(one.home),
+        )
+        for one in batches
+    ]
+    return Page([Table(BATCH_COLUMNS, rows, strong=True), Line(WAYS, "soft")])
+
+
 VERBS = {
     "plan": Verb(
         "Show the graph, the prompts and what they may cost and take. Spends nothing, except with --pilot.",
@@ -272,5 +336,17 @@ VERBS = {
         _wait,
         waits=True,
         examples=("run = %agents wait",),
+    ),
+    "batches": Verb(
+        "List the batches at the provider, whichever kernel has sent them; collect or cancel them.",
+        _batches_options,
+        _batches,
+        waits=True,
+        examples=(
+            "%agents batches",
+            "%agents batches collect    # what has ended, also where no run asks for it any more",
+            "%agents batches cancel msgbatch_013Zva2CMHLNnXjNJJKqJ2EF",
+            "%agents batches cancel",
+        ),
     ),
 }

@@ -18,10 +18,10 @@ from agent_magic.live.earlier import Earlier
 from agent_magic.live.people import NOTHING, settle
 from agent_magic.notebook.command import EDIT, CommandContext, Parser, Verb, add_name, add_names, add_nothing
 from agent_magic.notebook.front_end import note, put_cell, say
-from agent_magic.notebook.own_runs import CUT, cut_run, is_own, whose
 from agent_magic.notebook.planning import confirm, left_line, rejected_before
 from agent_magic.notebook.running import Resumed, edit_answer, text_to_edit
 from agent_magic.notebook.session import DEFAULT_PLAN
+from agent_magic.notebook.verbs.results import CUT, cut_run, is_own, whose
 from agent_magic.notebook.verbs.runs import add_run_options, run_and_tell, tell_end, until_over
 from agent_magic.record.display import visible
 from agent_magic.show.asking import asked_text

@@ -1,9 +1,13 @@
-"""The static picture of a plan or a run: `layout` places, `scene` holds the content, `svg` draws."""
+"""The static picture of a plan or a run: `layout` places, `scene` holds the content, `svg` draws.
+
+`digraph` makes a `graphviz.Digraph` of a plan, to render, change or save.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from agent_magic.record.display import single_line
 from agent_magic.show.graph.layout import fold, lay_out
 from agent_magic.show.graph.scene import is_large, scene_of
 from agent_magic.show.graph.svg import draw
@@ -11,6 +15,8 @@ from agent_magic.show.text import plan_text, run_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from graphviz import Digraph
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.results import RunRecord
@@ -53,3 +59,29 @@ def cards_layout(plan: Plan) -> Layout | None:
     if is_large(plan):
         return None
     return fold(plan.dag) or lay_out(plan)
+
+
+def digraph(plan: Plan) -> Digraph:
+    """Draw a rank per layer; order-only edges are dashed, tasks are octagons."""
+    from graphviz import Digraph
+
+    look = {"shape": "box", "style": "rounded", "fontname": "Helvetica"}
+    graph = Digraph(_text(plan.name), graph_attr={"rankdir": "LR"}, node_attr=look)
+    for layer in plan.dag.layers():
+        with graph.subgraph() as rank:
+            rank.attr(rank="same")
+            for number in layer:
+                shape = "octagon" if plan.agents[number].is_task else None
+                rank.node(f"n{number}", label=_text(plan.agents[number].name), shape=shape)
+    for child, before in enumerate(plan.dag.parents):
+        for parent in before:
+            is_order = plan.agents[parent].name not in plan.inputs[child]
+            graph.edge(f"n{parent}", f"n{child}", style="dashed" if is_order else None)
+    return graph
+
+
+def _text(name: str) -> str:
+    r"""Escape a name for Graphviz: no HTML, no escapes such as `\N`, no entities."""
+    from graphviz import escape
+
+    return escape(single_line(name).replace("&", "&amp;"))

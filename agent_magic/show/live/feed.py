@@ -13,9 +13,8 @@ from agent_magic.record.answer import SHARED
 from agent_magic.record.display import single_line
 from agent_magic.record.events import AgentEnded, AttemptEnded, RunEnded
 from agent_magic.record.results import capped_steps
-from agent_magic.show.graph.card_texts import Faces, face_of_one
 from agent_magic.show.graph.groups import TODO, Sheet, line_room, part_of, rest_room
-from agent_magic.show.graph.scene import counted_header, flow_of, moment_of, node_view, worked_path
+from agent_magic.show.graph.scene import Faces, counted_header, face_of_one, flow_of, moment_of, node_view, worked_path
 from agent_magic.show.graph.svg import card_texts, fact_runs, tail_room
 from agent_magic.show.graph.timeline import Shades, axis_entry, bar_entry, bars_of, rows_of, tone_of_row
 from agent_magic.show.markup import fit, fit_end

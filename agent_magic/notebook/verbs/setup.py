@@ -1,22 +1,26 @@
-"""The check of the setup: provider, key, prices, ledger, Graphviz, the live view, versions."""
+"""Help, and the check of the setup: provider, key, prices, ledger, Graphviz, the live view, versions."""
 
 from __future__ import annotations
 
 import asyncio
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from agent_magic.declare.options import AGENT, flag_of
 from agent_magic.declare.units import plural
 from agent_magic.errors import AgentMagicError, CallError, NotConnected
-from agent_magic.notebook.command import CommandContext, Verb, add_nothing
+from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
 from agent_magic.notebook.front_end import is_kernel, is_unwatched, show_page
+from agent_magic.notebook.verbs import VERBS as EVERY
 from agent_magic.record.request import Request
 from agent_magic.show.graph.layout import find_engine
 from agent_magic.show.page import Column, Line, Page, Table
 
 if TYPE_CHECKING:
     from argparse import Namespace
+    from collections.abc import Mapping
+
 
 REACH_S = 10.0
 COLUMNS = (Column(""), Column("what"), Column("state", "prose"))
@@ -120,6 +124,27 @@ def _version(name: str) -> str | None:
         return None
 
 
+MARKS: Final = {"line": "%", "cell": "%%"}
+_FLAGS: Final = {flag_of(row): row for row in AGENT.values()}
+
+
+def _help_options(parser: Parser) -> None:
+    parser.add_argument("command", nargs="?", metavar="NAME", help="One of the commands, or an option of %%agent.")
+
+
+def _help(ctx: CommandContext, given: Namespace) -> None:
+    flag = f"--{given.command}"
+    if given.command not in EVERY and flag in _FLAGS:
+        told = Line(_FLAGS[flag].help, head=f"%%agent NAME {flag}:")
+        page = Page([told, Line("%%agent? lists all options.", "soft")])
+    else:
+        magics: Mapping[str, Mapping[str, object]] = ctx.shell.magics_manager.magics
+        others = [f"{mark}{given.command}" for kind, mark in MARKS.items() if given.command in magics[kind]]
+        more = [Line(f"{other} is another command: {other}? shows its help.", "soft") for other in others]
+        page = Page([*EVERY.help(given.command).blocks, *more])
+    show_page(page, graphic=is_kernel(ctx.shell))
+
+
 VERBS = {
     "doctor": Verb(
         "Say what is set up and what is missing: key, provider, prices, ledger, Graphviz, live view, versions.",
@@ -127,5 +152,11 @@ VERBS = {
         _doctor,
         waits=True,
         examples=("%agents doctor    # asks no model, spends nothing",),
+    ),
+    "help": Verb(
+        "List the commands, or explain one with its options and examples.",
+        _help_options,
+        _help,
+        examples=("%agents help", "%agents help run", "%agents run --help    # the same"),
     ),
 }
