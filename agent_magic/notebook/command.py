@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 from numbers import Number
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import MagicArgumentParser
@@ -65,14 +65,30 @@ class _Layout(argparse.HelpFormatter):
         super().__init__(prog, max_help_position=30, width=HELP_WIDTH)
 
 
+class Argument(NamedTuple):
+    """A name or an option of a line: what argparse is told, and the words that Tab offers."""
+
+    names: tuple[str, ...]
+    settings: Mapping[str, Any]
+    words: Iterable[str]
+
+
+def argument(*names: str, words: Iterable[str] = (), **settings: Any) -> Argument:
+    return Argument(names, settings, words)
+
+
 class Parser(MagicArgumentParser):
     """A parser of one line; its errors name the closest option, or advice from `instead`."""
 
-    def __init__(self, called: str, instead: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, called: str, instead: Mapping[str, str] | None = None, *, arguments: Iterable[Argument] = ()
+    ) -> None:
         base: Any = super()
         base.__init__(called, add_help=False, formatter_class=_Layout)
         self.called, self._instead = called, instead or {}
         self.words: dict[str, Iterable[str]] = {}
+        for one in arguments:
+            self.words[self.add_argument(*one.names, **one.settings).dest] = one.words
 
     def add_argument(self, *names: Any, help: str = "", **settings: Any) -> argparse.Action:  # noqa: A002 - argparse's name
         """Add an option; argparse formats its help, so percent signs are doubled here."""
@@ -177,7 +193,7 @@ class Verb(NamedTuple):
     """One command of `%agents`; a coroutine is awaited on the notebook's loop."""
 
     help: str
-    options: Callable[[Parser], None]
+    options: Sequence[Argument]
     do: Callable[[CommandContext, argparse.Namespace], Any]
     examples: tuple[str, ...]
     waits: bool = False
@@ -234,9 +250,8 @@ class Commands(Mapping[str, Verb]):
         return self[command]
 
     def parser(self, command: str) -> Parser:
-        parser = Parser(f"%agents {command}", TRIED_OF_RUNS if command in {"run", "start", "plan", "retry"} else None)
-        self.find(command).options(parser)
-        return parser
+        instead = TRIED_OF_RUNS if command in {"run", "start", "plan", "retry"} else None
+        return Parser(f"%agents {command}", instead, arguments=self.find(command).options)
 
     def waits(self, magic: str, argument: str | None) -> bool:
         """True for calls that must be awaited, as all of `%%plan`."""
@@ -290,21 +305,16 @@ def _unquoted(value: Any) -> Any:
     return value[1:-1] if quoted else value
 
 
-def add_plan(parser: Parser) -> None:
-    parser.add_argument("--plan", default=None, metavar="P", help="The plan; 'agents' by default.")
+OF_PLAN: Final = (argument("--plan", default=None, metavar="P", help="The plan; 'agents' by default."),)
 
 
-def add_names(parser: Parser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="Agents.")
-    add_plan(parser)
+NAMES: Final = (
+    argument("names", nargs="*", metavar="NAME", help="Agents."),
+    *OF_PLAN,
+)
 
 
-def add_name(parser: Parser) -> None:
-    parser.add_argument("name", metavar="NAME", help="An agent of the last run.")
-
-
-def add_nothing(parser: Parser) -> None:
-    del parser
+NAME: Final = (argument("name", metavar="NAME", help="An agent of the last run."),)
 
 
 def one_of(command: str, word: str, words: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from agent_magic.declare.options import AGENT, flag_of
 from agent_magic.declare.task import first_of
 from agent_magic.declare.tool import Tools, tools_of
 from agent_magic.errors import AgentMagicError, shown_message
-from agent_magic.notebook.command import Parser, without_comment
+from agent_magic.notebook.command import Parser, argument, without_comment
 from agent_magic.notebook.registry import variable_of
 from agent_magic.notebook.session import DEFAULT_PLAN
 
@@ -147,29 +147,6 @@ INSTEAD: Mapping[str, str] = {
 }
 
 
-def _agent_parser() -> Parser:
-    parser = Parser("%%agent", INSTEAD)
-    add = parser.add_argument
-    add("name", metavar="NAME", help="The agent's name; other prompts use its answer as {{ NAME }}.")
-    for row in AGENT.values():
-        if row.help:
-            add(flag_of(row), dest=row.name, help=row.help, **_as_argument(row))
-    add(
-        "--first-of",
-        metavar="A,B",
-        help="Take the first answer of these agents, and cancel the others. Asks no model itself.",
-    )
-    add(
-        "--prompt",
-        type=_server_prompt,
-        metavar="SERVER:NAME",
-        help="A prompt of an MCP server, which the text of the cell follows; your variables are its arguments.",
-    )
-    add("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to.")
-    add("--run", action="store_true", help="Ask it at once, with what it needs, and show the answer below the cell.")
-    return parser
-
-
 def _server_prompt(text: str) -> str:
     server, _, name = text.partition(":")
     if not server.isidentifier() or not name:
@@ -185,40 +162,59 @@ def _as_argument(row: Option) -> dict[str, Any]:
     return {"type": row.read, "metavar": "A,B" if row.form == "names" else row.unit, "default": row.default}
 
 
-def _context_parser() -> Parser:
-    parser = Parser("%%context")
-    parser.add_argument("name", metavar="NAME", help="The context's name, for %%agent ... --context NAME.")
-    parser.add_argument("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan that shares it; by default, all.")
-    return parser
-
-
-def _agents_parser() -> Parser:
-    parser = Parser("%%agents", dict.fromkeys(_AGENT.flags, "It belongs to one agent: ## name --option."))
-    parser.add_argument("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan that its agents belong to.")
-    return parser
-
-
-def _plan_parser() -> Parser:
-    parser = Parser("%%plan")
-    add = parser.add_argument
-    add("--model", metavar="M", help="The coordinator's model.")
-    add("--agents", type=int, metavar="N", help="The most agents of the plan.")
-    add("--strategy", default="free", metavar="WORD", help=f"How to split the work: {', '.join(STRATEGIES)}.")
-    add("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan that the cell declares.")
-    add("--max-tokens", type=int, metavar="N", help="The most output tokens of the coordinator.")
-    add("--budget", type=float, metavar="USD", help="The most dollars that asking may cost.")
-    add("--fresh", action="store_true", help="Ask again, even if the ledger has the answer.")
-    add("--put", action="store_true", help="Put the cell below even if the answer was bought earlier.")
-    return parser
-
-
-_AGENT = _agent_parser()
-PARSERS: Mapping[str, Parser] = {
-    "agent": _AGENT,
-    "context": _context_parser(),
-    "agents": _agents_parser(),
-    "plan": _plan_parser(),
-}
+_AGENT = Parser(
+    "%%agent",
+    INSTEAD,
+    arguments=(
+        argument("name", metavar="NAME", help="The agent's name; other prompts use its answer as {{ NAME }}."),
+        *(
+            argument(flag_of(row), dest=row.name, help=row.help, **_as_argument(row))
+            for row in AGENT.values()
+            if row.help
+        ),
+        argument(
+            "--first-of",
+            metavar="A,B",
+            help="Take the first answer of these agents, and cancel the others. Asks no model itself.",
+        ),
+        argument(
+            "--prompt",
+            type=_server_prompt,
+            metavar="SERVER:NAME",
+            help="A prompt of an MCP server, which the text of the cell follows; your variables are its arguments.",
+        ),
+        argument("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan it belongs to."),
+        argument(
+            "--run", action="store_true", help="Ask it at once, with what it needs, and show the answer below the cell."
+        ),
+    ),
+)
+_CONTEXT = Parser(
+    "%%context",
+    arguments=(
+        argument("name", metavar="NAME", help="The context's name, for %%agent ... --context NAME."),
+        argument("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan that shares it; by default, all."),
+    ),
+)
+_AGENTS = Parser(
+    "%%agents",
+    dict.fromkeys(_AGENT.flags, "It belongs to one agent: ## name --option."),
+    arguments=(argument("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan that its agents belong to."),),
+)
+_PLAN = Parser(
+    "%%plan",
+    arguments=(
+        argument("--model", metavar="M", help="The coordinator's model."),
+        argument("--agents", type=int, metavar="N", help="The most agents of the plan."),
+        argument("--strategy", default="free", metavar="WORD", help=f"How to split the work: {', '.join(STRATEGIES)}."),
+        argument("--plan", default=DEFAULT_PLAN, metavar="P", help="The plan that the cell declares."),
+        argument("--max-tokens", type=int, metavar="N", help="The most output tokens of the coordinator."),
+        argument("--budget", type=float, metavar="USD", help="The most dollars that asking may cost."),
+        argument("--fresh", action="store_true", help="Ask again, even if the ledger has the answer."),
+        argument("--put", action="store_true", help="Put the cell below even if the answer was bought earlier."),
+    ),
+)
+PARSERS: Mapping[str, Parser] = {"agent": _AGENT, "context": _CONTEXT, "agents": _AGENTS, "plan": _PLAN}
 HELP: Mapping[str, str] = {"agent": AGENT_HELP, "context": CONTEXT_HELP, "agents": AGENTS_HELP, "plan": PLAN_HELP}
 
 

@@ -16,12 +16,13 @@ from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT
 from agent_magic.declare.plan import PLAN_WORDS
 from agent_magic.declare.units import duration
 from agent_magic.engine.policy import POLICY_WORDS, Policy
+from agent_magic.notebook.command import argument
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Container
+    from collections.abc import Callable, Container, Mapping
 
-    from agent_magic.notebook.command import Parser
+    from agent_magic.notebook.command import Argument
 
 
 def _setting(trait: Any, **tags: Any) -> Any:
@@ -148,7 +149,11 @@ def _run_option(name: str, trait: TraitType[Any, Any]) -> RunOption:
     return RunOption(name, tags["field"], kind, tags["unit"], said)
 
 
-def add_policy(parser: Parser, *, without: Container[str] = ()) -> None:
-    for option in [one for one in run_options() if one.name not in without]:
-        alone: Any = {"nargs": "?", "const": "on"} if option.name == "batch" else {}  # `--batch` alone switches it on
-        parser.add_argument(option.flag, type=option.kind, metavar=option.unit, help=option.help, **alone)
+def policy_options(*, without: Container[str] = ()) -> list[Argument]:
+    # `--batch` alone switches it on
+    alone: Mapping[str, Any] = {"batch": {"nargs": "?", "const": "on"}}
+    return [
+        argument(one.flag, type=one.kind, metavar=one.unit, help=one.help, **alone.get(one.name, {}))
+        for one in run_options()
+        if one.name not in without
+    ]

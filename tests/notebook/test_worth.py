@@ -27,8 +27,7 @@ def test_truth_and_grader_are_names_of_the_notebook():
     """A variable with truths counts before a column; a grader must be a function."""
     magics = AgentMagics(InteractiveShell.instance())
     magics.shell.user_ns.update(by_hand=[1, 2], right=len)
-    parser = Parser("%agents score")
-    VERBS["score"].options(parser)
+    parser = Parser("%agents score", arguments=VERBS["score"].options)
     assert {"truth": [1, 2]} == graders_of(magics, parser.read("label --truth by_hand"))
     assert {"truth": "mood"} == graders_of(magics, parser.read("label --truth mood"))
     assert {"grader": len} == graders_of(magics, parser.read("label --grader right"))
@@ -239,8 +238,7 @@ def test_a_change_of_an_agent_is_applied_where_it_is_declared_so(magics):
 def test_a_batch_in_memory_is_said(magics, capsys):
     """A ledger that ends with the kernel loses a batch that is billed all the same: it is said before the run."""
     magics.ledger = ":memory:"
-    parser = Parser("%agents run")
-    RUNS["run"].options(parser)
+    parser = Parser("%agents run", arguments=RUNS["run"].options)
     given = parser.read("--batch --yes")
     asyncio.run(confirm(magics, given, magics.freeze(given)))
     assert "note: the ledger is in memory" in capsys.readouterr().out
@@ -248,9 +246,7 @@ def test_a_batch_in_memory_is_said(magics, capsys):
 
 def shown(line: str) -> Parser:
     """The parser of a command."""
-    parser = Parser(f"%agents {line}")
-    PLANS[line].options(parser)
-    return parser
+    return Parser(f"%agents {line}", arguments=PLANS[line].options)
 
 
 @pytest.fixture

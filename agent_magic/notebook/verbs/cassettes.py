@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from IPython.core.error import UsageError
 
 from agent_magic.api.sharing import share
 from agent_magic.declare.units import plural
-from agent_magic.notebook.command import CommandContext, Parser, Verb
+from agent_magic.notebook.command import CommandContext, Verb, argument
 from agent_magic.notebook.files.sharing import beside, holds, notebook_of, stamp_bundle, worth_sharing
 from agent_magic.notebook.front_end import display_bundle, note, say
 from agent_magic.notebook.session import PINNED
@@ -26,22 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def _file_options(parser: Parser) -> None:
-    parser.add_argument("file", metavar="FILE", help="A cassette, such as run.cassette.jsonl.")
-    parser.add_argument("--anywhere", action="store_true", help="The file may lie outside the notebook's folder.")
-
-
-def _replay_options(parser: Parser) -> None:
-    _file_options(parser)
-    parser.add_argument("--strict", action="store_true", help="An agent that is not in the file is an error (default).")
-    parser.add_argument("--fill", action="store_true", help="Ask the provider for what is not in the file.")
-    parser.add_argument(
-        "--pace",
-        nargs="?",
-        const="real",
-        metavar="P",
-        help="Play it live: real, or a factor such as 4. Default: at once.",
-    )
+_FILE_OPTIONS: Final = (
+    argument("file", metavar="FILE", help="A cassette, such as run.cassette.jsonl."),
+    argument("--anywhere", action="store_true", help="The file may lie outside the notebook's folder."),
+)
 
 
 def pace_of(word: str | None) -> float | None:
@@ -60,12 +48,11 @@ def _path(given: Namespace) -> Path:
     return Path(given.file).expanduser() if given.anywhere else inside(given.file, Path.cwd())
 
 
-def _text_options(parser: Parser) -> None:
-    parser.add_argument(
-        "--allow", action="append", default=[], metavar="MARK", help="Allow this finding: it is not a key."
-    )
-    parser.add_argument("--no-text", action="store_true", help="Leave out prompts, answers and errors.")
-    parser.add_argument("--redact", metavar="FUNCTION", help="Your function: takes a text, returns the text to write.")
+_TEXT_OPTIONS: Final = (
+    argument("--allow", action="append", default=[], metavar="MARK", help="Allow this finding: it is not a key."),
+    argument("--no-text", action="store_true", help="Leave out prompts, answers and errors."),
+    argument("--redact", metavar="FUNCTION", help="Your function: takes a text, returns the text to write."),
+)
 
 
 def _redaction(ctx: CommandContext, given: Namespace) -> Callable[[str], str] | None:
@@ -75,22 +62,6 @@ def _redaction(ctx: CommandContext, given: Namespace) -> Callable[[str], str] | 
     if not callable(found):
         raise UsageError(f"--redact {given.redact}: no such function. It takes a text and returns one.")
     return cast("Callable[[str], str]", found)
-
-
-def _record_options(parser: Parser) -> None:
-    _file_options(parser)
-    _text_options(parser)
-
-
-def _share_options(parser: Parser) -> None:
-    parser.add_argument("file", nargs="?", metavar="FILE", help="The notebook, or the cassette to write.")
-    parser.add_argument("--last", action="store_true", help="Only the last run, not all of this session.")
-    parser.add_argument("--page", metavar="FILE", help="Write the last run as one HTML file that anybody can open.")
-    where = "Where that page finds Pyodide: an address, or a folder beside it."
-    parser.add_argument("--python", metavar="PLACE", default=PYODIDE, help=where)
-    parser.add_argument("--notebook", metavar="NB", help="The notebook, if the front end does not tell.")
-    parser.add_argument("--anywhere", action="store_true", help="The file may lie outside the notebook's folder.")
-    _text_options(parser)
 
 
 def _share(ctx: CommandContext, given: Namespace) -> None:
@@ -169,7 +140,10 @@ def _replay(ctx: CommandContext, given: Namespace) -> None:
 VERBS = {
     "record": Verb(
         "Save the last run to a cassette, a file that answers without a key.",
-        _record_options,
+        (
+            *_FILE_OPTIONS,
+            *_TEXT_OPTIONS,
+        ),
         _record,
         examples=(
             "%agents record quickstart.cassette.jsonl",
@@ -178,7 +152,18 @@ VERBS = {
     ),
     "replay": Verb(
         "Answer from a cassette from now on: no key, no network, the recorded clock.",
-        _replay_options,
+        (
+            *_FILE_OPTIONS,
+            argument("--strict", action="store_true", help="An agent that is not in the file is an error (default)."),
+            argument("--fill", action="store_true", help="Ask the provider for what is not in the file."),
+            argument(
+                "--pace",
+                nargs="?",
+                const="real",
+                metavar="P",
+                help="Play it live: real, or a factor such as 4. Default: at once.",
+            ),
+        ),
         _replay,
         examples=(
             "%agents replay quickstart.cassette.jsonl",
@@ -189,7 +174,20 @@ VERBS = {
     ),
     "share": Verb(
         "Save all runs to a cassette beside the notebook, scanned for keys and replayed in a clean process.",
-        _share_options,
+        (
+            argument("file", nargs="?", metavar="FILE", help="The notebook, or the cassette to write."),
+            argument("--last", action="store_true", help="Only the last run, not all of this session."),
+            argument("--page", metavar="FILE", help="Write the last run as one HTML file that anybody can open."),
+            argument(
+                "--python",
+                metavar="PLACE",
+                default=PYODIDE,
+                help="Where that page finds Pyodide: an address, or a folder beside it.",
+            ),
+            argument("--notebook", metavar="NB", help="The notebook, if the front end does not tell."),
+            argument("--anywhere", action="store_true", help="The file may lie outside the notebook's folder."),
+            *_TEXT_OPTIONS,
+        ),
         _share,
         examples=(
             "%agents share",

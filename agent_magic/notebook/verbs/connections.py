@@ -17,7 +17,7 @@ from agent_magic.engine.pacing.limits import KINDS, Limits
 from agent_magic.engine.pacing.routing import ROUTES
 from agent_magic.errors import AgentMagicError, shown_value
 from agent_magic.live.mcp import CALL_S, McpServer
-from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
+from agent_magic.notebook.command import CommandContext, Verb, argument, one_of
 from agent_magic.notebook.front_end import is_kernel, note, say, show_page
 from agent_magic.providers.anthropic.client import Claude, as_provider
 from agent_magic.record.prices import TokenPrice
@@ -52,41 +52,6 @@ LIMIT_COLUMNS = (
     Column("source"),
 )
 RATES = ("input", "output", "cache_read", "cache_write")
-
-
-def _connect_options(parser: Parser) -> None:
-    where = (
-        "simulator: the mock server. api: the real one. URL: a server of the same API. chat URL: a server of the chat "
-        "completions API. dask: the current provider, over workers. Or a variable with a provider."
-    )
-    parser.add_argument("where", nargs="?", metavar="WHERE", help=where)
-    parser.add_argument(
-        "address", nargs="?", metavar="ADDRESS", help="After chat: its address. After dask: its scheduler."
-    )
-    parser.add_argument("--key-env", metavar="NAME", help="After chat: the variable of the environment with the key.")
-    parser.add_argument("--free", action="store_true", help="After chat: its answers cost nothing.")
-    parser.add_argument("--workers", type=int, metavar="N", help="After dask: how many to start here; 2 by default.")
-    parser.add_argument(
-        "--name", default="", metavar="NAME", help="Add it to the named endpoints, which share the requests."
-    )
-    parser.add_argument(
-        "--weight", type=float, default=1.0, metavar="W", help="With --name: its share of the requests."
-    )
-    parser.add_argument("--route", metavar="WORDS", help=f"With --name: {', '.join(map(repr, ROUTES))}.")
-    parser.add_argument("--seed", type=int, default=0, help="Changes every simulated text and duration.")
-    parser.add_argument("--latency", default="real", help="none, fast, real, or a factor such as x0.1.")
-    parser.add_argument("--rpm", type=float, help="Simulated limit of requests per minute.")
-    parser.add_argument("--itpm", type=float, help="Simulated limit of input tokens per minute.")
-    parser.add_argument("--otpm", type=float, help="Simulated limit of output tokens per minute.")
-    parser.add_argument("--script", metavar="FILE", help="Scripted answers, one JSON object a line.")
-    parser.add_argument(
-        "--slips", metavar="M=SHARE", help="How often a simulated choice is wrong: haiku=0.2,opus=0.02."
-    )
-    parser.add_argument("--slots", type=int, metavar="N", help="Simulated requests that it works on at once.")
-    parser.add_argument("--shared-rate", type=float, metavar="N", help="Simulated tokens a second that all share.")
-    parser.add_argument("--cap", type=float, metavar="N", help="Simulated tokens a second of one answer, at most.")
-    parser.add_argument("--prompt-rate", type=float, metavar="N", help="Simulated input tokens a second it reads.")
-    parser.add_argument("--batch", metavar="PACE", help="How simulated batches go: takes=S,hidden=S,expires=S,poll=S.")
 
 
 def _connect(ctx: CommandContext, given: Namespace) -> None:
@@ -164,13 +129,6 @@ def _is_variable(where: str | None, variables: Mapping[str, Any]) -> bool:
     return where in variables
 
 
-def _limits_options(parser: Parser) -> None:
-    parser.add_argument("model", nargs="?", metavar="MODEL", help="The model, or one of its class.")
-    for kind in KINDS.values():
-        words = f"{kind.counted.capitalize()} per minute."
-        parser.add_argument(f"--{kind.option}", dest=kind.field, type=float, metavar="N", help=words)
-
-
 def _limits(ctx: CommandContext, given: Namespace) -> None:
     session = ctx.session
     options = {kind.field: getattr(given, kind.field) for kind in KINDS.values()}
@@ -222,14 +180,6 @@ def _round(limit: float) -> str:
     return f"{limit:,.0f}"
 
 
-def _prices_options(parser: Parser) -> None:
-    parser.add_argument("model", nargs="?", metavar="MODEL", help="The model; without it, those declared.")
-    parser.add_argument("--input", type=float, metavar="USD", help="Per million uncached input tokens.")
-    parser.add_argument("--output", type=float, metavar="USD", help="Per million output tokens.")
-    parser.add_argument("--cache-read", type=float, metavar="USD", help="Cache reads; by default 0.1 of the input.")
-    parser.add_argument("--cache-write", type=float, metavar="USD", help="Cache writes; by default 1.25 of the input.")
-
-
 def _prices(ctx: CommandContext, given: Namespace) -> None:
     session, model = ctx.session, given.model
     shared = session.shared
@@ -243,13 +193,6 @@ def _prices(ctx: CommandContext, given: Namespace) -> None:
     prices = shared.price_book()
     tariffs = {name: prices.tariff_of(name) for name in dict.fromkeys(wanted or [ctx.model])}
     show_page(prices_page(tariffs), graphic=is_kernel(ctx.shell))
-
-
-def _workers_options(parser: Parser) -> None:
-    parser.add_argument(
-        "what", nargs="?", metavar="scale|drain", help="scale N: run N workers. drain: send them nothing new."
-    )
-    parser.add_argument("which", nargs="*", metavar="N|NAME", help="How many; or names to drain, by default all.")
 
 
 def _workers(ctx: CommandContext, given: Namespace) -> None:
@@ -300,23 +243,6 @@ def _workers_page(dask: Dask) -> Page:
 
 
 MOST_TOOLS = 20
-
-
-def _mcp_options(parser: Parser) -> None:
-    parser.add_argument("--env", default="", metavar="A,B", help="Variables of the environment that a process gets.")
-    parser.add_argument("--key-env", metavar="VARIABLE", help="For a URL: the environment variable with its key.")
-    parser.add_argument(
-        "--header",
-        action="append",
-        default=[],
-        metavar="NAME=VARIABLE",
-        help="For a URL: another header, and the environment variable with its value.",
-    )
-    parser.add_argument("--timeout", type=float, default=CALL_S, metavar="SECONDS", help="Timeout of a call: 300.")
-    parser.add_argument("name", nargs="?", metavar="NAME", help="Its name: --tools NAME.*")
-    parser.add_argument(
-        "command", nargs=argparse.REMAINDER, metavar="COMMAND | URL", help="The program and its arguments, or the URL."
-    )
 
 
 async def _mcp(ctx: CommandContext, given: Namespace) -> None:
@@ -386,7 +312,38 @@ def _server_lines(server: McpServer) -> str:
 VERBS = {
     "connect": Verb(
         "Choose the provider: simulator (the mock server), api, a URL, chat URL, a variable, dask. Alone: show it.",
-        _connect_options,
+        (
+            argument(
+                "where",
+                nargs="?",
+                metavar="WHERE",
+                help="simulator: the mock server. api: the real one. URL: a server of the same API. chat URL: a server of "
+                "the chat completions API. dask: the current provider, over workers. Or a variable with a provider.",
+            ),
+            argument(
+                "address", nargs="?", metavar="ADDRESS", help="After chat: its address. After dask: its scheduler."
+            ),
+            argument("--key-env", metavar="NAME", help="After chat: the variable of the environment with the key."),
+            argument("--free", action="store_true", help="After chat: its answers cost nothing."),
+            argument("--workers", type=int, metavar="N", help="After dask: how many to start here; 2 by default."),
+            argument(
+                "--name", default="", metavar="NAME", help="Add it to the named endpoints, which share the requests."
+            ),
+            argument("--weight", type=float, default=1.0, metavar="W", help="With --name: its share of the requests."),
+            argument("--route", metavar="WORDS", help=f"With --name: {', '.join(map(repr, ROUTES))}."),
+            argument("--seed", type=int, default=0, help="Changes every simulated text and duration."),
+            argument("--latency", default="real", help="none, fast, real, or a factor such as x0.1."),
+            argument("--rpm", type=float, help="Simulated limit of requests per minute."),
+            argument("--itpm", type=float, help="Simulated limit of input tokens per minute."),
+            argument("--otpm", type=float, help="Simulated limit of output tokens per minute."),
+            argument("--script", metavar="FILE", help="Scripted answers, one JSON object a line."),
+            argument("--slips", metavar="M=SHARE", help="How often a simulated choice is wrong: haiku=0.2,opus=0.02."),
+            argument("--slots", type=int, metavar="N", help="Simulated requests that it works on at once."),
+            argument("--shared-rate", type=float, metavar="N", help="Simulated tokens a second that all share."),
+            argument("--cap", type=float, metavar="N", help="Simulated tokens a second of one answer, at most."),
+            argument("--prompt-rate", type=float, metavar="N", help="Simulated input tokens a second it reads."),
+            argument("--batch", metavar="PACE", help="How simulated batches go: takes=S,hidden=S,expires=S,poll=S."),
+        ),
         _connect,
         examples=(
             "%agents connect simulator",
@@ -404,19 +361,42 @@ VERBS = {
     ),
     "limits": Verb(
         "Show the rate limits, or set them: MODEL --rpm N --itpm N --otpm N.",
-        _limits_options,
+        (
+            argument("model", nargs="?", metavar="MODEL", help="The model, or one of its class."),
+            *(
+                argument(
+                    f"--{kind.option}",
+                    dest=kind.field,
+                    type=float,
+                    metavar="N",
+                    help=f"{kind.counted.capitalize()} per minute.",
+                )
+                for kind in KINDS.values()
+            ),
+        ),
         _limits,
         examples=("%agents limits", "%agents limits claude-haiku-5-5 --rpm 50 --otpm 10000"),
     ),
     "prices": Verb(
         "Show prices per million tokens, or set one: MODEL --input USD --output USD.",
-        _prices_options,
+        (
+            argument("model", nargs="?", metavar="MODEL", help="The model; without it, those declared."),
+            argument("--input", type=float, metavar="USD", help="Per million uncached input tokens."),
+            argument("--output", type=float, metavar="USD", help="Per million output tokens."),
+            argument("--cache-read", type=float, metavar="USD", help="Cache reads; by default 0.1 of the input."),
+            argument("--cache-write", type=float, metavar="USD", help="Cache writes; by default 1.25 of the input."),
+        ),
         _prices,
         examples=("%agents prices", "%agents prices my-model --input 3 --output 15 --cache-read 0.30"),
     ),
     "workers": Verb(
         "Show the worker processes that make requests, or change them: scale N, drain [NAMES].",
-        _workers_options,
+        (
+            argument(
+                "what", nargs="?", metavar="scale|drain", help="scale N: run N workers. drain: send them nothing new."
+            ),
+            argument("which", nargs="*", metavar="N|NAME", help="How many; or names to drain, by default all."),
+        ),
         _workers,
         examples=(
             "%agents workers",
@@ -426,7 +406,25 @@ VERBS = {
     ),
     "mcp": Verb(
         "Start a tool server that speaks the Model Context Protocol, connect to one at a URL, or list its tools.",
-        _mcp_options,
+        (
+            argument("--env", default="", metavar="A,B", help="Variables of the environment that a process gets."),
+            argument("--key-env", metavar="VARIABLE", help="For a URL: the environment variable with its key."),
+            argument(
+                "--header",
+                action="append",
+                default=[],
+                metavar="NAME=VARIABLE",
+                help="For a URL: another header, and the environment variable with its value.",
+            ),
+            argument("--timeout", type=float, default=CALL_S, metavar="SECONDS", help="Timeout of a call: 300."),
+            argument("name", nargs="?", metavar="NAME", help="Its name: --tools NAME.*"),
+            argument(
+                "command",
+                nargs=argparse.REMAINDER,
+                metavar="COMMAND | URL",
+                help="The program and its arguments, or the URL.",
+            ),
+        ),
         _mcp,
         examples=(
             "%agents mcp files npx -y @modelcontextprotocol/server-filesystem .",

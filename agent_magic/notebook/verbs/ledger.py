@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from IPython.core.error import UsageError
 
@@ -14,7 +14,7 @@ from agent_magic.declare.cells import to_cell
 from agent_magic.declare.declared import declared
 from agent_magic.declare.units import dollars, plural
 from agent_magic.errors import PlanError
-from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, one_of
+from agent_magic.notebook.command import CommandContext, Verb, argument, one_of
 from agent_magic.notebook.files.cells import Kept, load_session, save_session
 from agent_magic.notebook.front_end import cell_of, note, put_cell, say
 from agent_magic.notebook.verbs.results import newest_run, whose
@@ -45,17 +45,6 @@ def _runs(ctx: CommandContext, _: Namespace) -> pd.DataFrame:
     if not len(runs):
         note("the ledger has no run yet")  # an empty frame says less
     return runs
-
-
-def _open_options(parser: Parser) -> None:
-    parser.add_argument(
-        "run",
-        nargs="?",
-        type=int,
-        metavar="RUN",
-        help="Its number in %agents runs; without, this notebook's newest.",
-    )
-    parser.add_argument("--declare", action="store_true", help="Declare its agents again, and put their cell below.")
 
 
 def _open(ctx: CommandContext, given: Namespace) -> Run:
@@ -107,14 +96,6 @@ def _as_written(ctx: CommandContext, step: Step, now: Step | None) -> Step:
         if [one.definition() for one in found["tools"]] != [one.definition() for one in step.tools]:
             raise PlanError(f"The tools of {step.name!r}, {wanted}, have changed since. {hint}")
     return replace(step, **found)
-
-
-def _ledger_options(parser: Parser) -> None:
-    parser.add_argument("action", nargs="?", default="size", metavar="WHAT", help=f"One of {', '.join(ACTIONS)}.")
-    parser.words["action"] = ACTIONS
-    parser.add_argument("file", nargs="?", metavar="FILE", help="Where export writes.")
-    parser.add_argument("--days", type=float, metavar="N", help="prune: answers older than this.")
-    parser.add_argument("--simulated", action="store_true", help="prune: only simulated answers.")
 
 
 def _ledger(ctx: CommandContext, given: Namespace) -> None:
@@ -184,9 +165,10 @@ ACTIONS: dict[str, Callable[[Ledger, Any], str]] = {
 }
 
 
-def _session_options(parser: Parser) -> None:
-    parser.add_argument("file", metavar="FILE", help="The file of the session, such as work.session.")
-    parser.add_argument("--anywhere", action="store_true", help="The file may lie outside the notebook's folder.")
+_SESSION_OPTIONS: Final = (
+    argument("file", metavar="FILE", help="The file of the session, such as work.session."),
+    argument("--anywhere", action="store_true", help="The file may lie outside the notebook's folder."),
+)
 
 
 def _session_path(given: Namespace) -> Path:
@@ -215,25 +197,34 @@ def _told(kept: Kept) -> str:
 VERBS = {
     "save": Verb(
         "Save the session to a file: what is declared, the rate limits that were learned, its runs.",
-        _session_options,
+        _SESSION_OPTIONS,
         _save,
         examples=("%agents save work.session",),
     ),
     "load": Verb(
         "Load a session that %agents save has saved. Returns its last run.",
-        _session_options,
+        _SESSION_OPTIONS,
         _load,
         examples=("run = %agents load work.session",),
     ),
     "runs": Verb(
         "List all runs of the ledger, also those of earlier sessions.",
-        add_nothing,
+        (),
         _runs,
         examples=("%agents runs",),
     ),
     "open": Verb(
         "Bring a past run back: frames, picture, timeline. Returns the run.",
-        _open_options,
+        (
+            argument(
+                "run",
+                nargs="?",
+                type=int,
+                metavar="RUN",
+                help="Its number in %agents runs; without, this notebook's newest.",
+            ),
+            argument("--declare", action="store_true", help="Declare its agents again, and put their cell below."),
+        ),
         _open,
         examples=(
             "run = %agents open    # the newest",
@@ -243,7 +234,14 @@ VERBS = {
     ),
     "ledger": Verb(
         "Show what the ledger holds; verify, prune, export or salvage it.",
-        _ledger_options,
+        (
+            argument(
+                "action", nargs="?", default="size", metavar="WHAT", help=f"One of {', '.join(ACTIONS)}.", words=ACTIONS
+            ),
+            argument("file", nargs="?", metavar="FILE", help="Where export writes."),
+            argument("--days", type=float, metavar="N", help="prune: answers older than this."),
+            argument("--simulated", action="store_true", help="prune: only simulated answers."),
+        ),
         _ledger,
         examples=(
             "%agents ledger",

@@ -12,10 +12,10 @@ from agent_magic.api import Run
 from agent_magic.engine.alerts import METRICS, ON_ALERT, Alerts
 from agent_magic.measure.dead import all_dead_frame, to_requeue
 from agent_magic.measure.telemetry import Telemetry
-from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, one_of
+from agent_magic.notebook.command import CommandContext, Verb, argument, one_of
 from agent_magic.notebook.front_end import is_kernel, note, say, show_page
 from agent_magic.notebook.verbs.results import is_own
-from agent_magic.notebook.verbs.runs import add_run_options
+from agent_magic.notebook.verbs.runs import RUN_OPTIONS
 from agent_magic.notebook.verbs.steering import run_again
 from agent_magic.show.charts.chart import following
 from agent_magic.show.page import Column, Line, Page, Table
@@ -34,12 +34,6 @@ DOES = {
     "pause": "an alert pauses the run, and the cell says what continues it.",
     "stop": "an alert stops the run; what has finished is kept.",
 }
-
-
-def _dead_options(parser: Parser) -> None:
-    parser.add_argument("what", nargs="?", metavar="requeue", help="requeue [NAMES]: ask those again.")
-    add_run_options(parser)
-    parser.add_argument("--of", type=int, metavar="RUN", help="A run of %agents runs; by default the last one.")
 
 
 async def _dead(ctx: CommandContext, given: Namespace) -> pd.DataFrame | Run:
@@ -69,12 +63,6 @@ def _dead_before(ctx: CommandContext, last: Run) -> list[str]:
     return [*frame["agent"][frame["plan"] == last.plan.name]]
 
 
-def _alert_options(parser: Parser) -> None:
-    rules = 'Such as p95 > 30; without any, four defaults. "off" stops watching.'
-    parser.add_argument("rules", nargs="*", metavar="RULE", help=rules)
-    parser.add_argument("--on-alert", default="tell", metavar="WORD", help=f"One of {', '.join(ON_ALERT)}.")
-
-
 def _alert(ctx: CommandContext, given: Namespace) -> None:
     shared = ctx.session.shared
     if given.rules == ["off"]:
@@ -96,13 +84,6 @@ def _dashboard(ctx: CommandContext, _: Namespace) -> Chart:
     return following(draw, lambda: run.record.ended_s is not None)
 
 
-def _telemetry_options(parser: Parser) -> None:
-    parser.add_argument(
-        "what", nargs="?", metavar="on|off", help="on: emit runs from now on. off: stop. Without: say which."
-    )
-    parser.add_argument("--content", action="store_true", help="Prompts and answers too: they leave this machine.")
-
-
 def _telemetry(ctx: CommandContext, given: Namespace) -> None:
     shared = ctx.session.shared
     if given.what is not None or given.content:
@@ -118,19 +99,32 @@ def _telemetry(ctx: CommandContext, given: Namespace) -> None:
 VERBS = {
     "telemetry": Verb(
         "Emit runs to OpenTelemetry: spans of run and steps, metrics of tokens and seconds. Off by default.",
-        _telemetry_options,
+        (
+            argument(
+                "what", nargs="?", metavar="on|off", help="on: emit runs from now on. off: stop. Without: say which."
+            ),
+            argument("--content", action="store_true", help="Prompts and answers too: they leave this machine."),
+        ),
         _telemetry,
         examples=("%agents telemetry on", "%agents telemetry off"),
     ),
     "dashboard": Verb(
         "Draw throughput, waiting, errors, latency, dollars and limits over time: of the run under way, or the last.",
-        add_nothing,
+        (),
         _dashboard,
         examples=("%agents dashboard    # while a run goes on it follows it",),
     ),
     "alert": Verb(
         "Watch the runs from now on: a strip on the picture while a rule is broken, a row in run.alerts.",
-        _alert_options,
+        (
+            argument(
+                "rules",
+                nargs="*",
+                metavar="RULE",
+                help='Such as p95 > 30; without any, four defaults. "off" stops watching.',
+            ),
+            argument("--on-alert", default="tell", metavar="WORD", help=f"One of {', '.join(ON_ALERT)}."),
+        ),
         _alert,
         examples=(
             "%agents alert    # the four defaults",
@@ -141,7 +135,11 @@ VERBS = {
     ),
     "dead": Verb(
         "List the permanent failures of this notebook, from all kernels; requeue asks them again.",
-        _dead_options,
+        (
+            argument("what", nargs="?", metavar="requeue", help="requeue [NAMES]: ask those again."),
+            *RUN_OPTIONS,
+            argument("--of", type=int, metavar="RUN", help="A run of %agents runs; by default the last one."),
+        ),
         _dead,
         waits=True,
         examples=(

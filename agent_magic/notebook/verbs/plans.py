@@ -20,7 +20,7 @@ from agent_magic.forecast.advice.advice import Advice, lint
 from agent_magic.forecast.loads import LOADS, loads_frame, places_words, under_load, verdict_on
 from agent_magic.live.ahead import statuses
 from agent_magic.measure.plans import todo_frame, todo_markdown
-from agent_magic.notebook.command import CommandContext, Parser, Verb, add_names, add_plan, one_of
+from agent_magic.notebook.command import NAMES, OF_PLAN, CommandContext, Verb, argument, one_of
 from agent_magic.notebook.declaring import PARSERS, tool_lines_note
 from agent_magic.notebook.files.cells import to_notebook
 from agent_magic.notebook.front_end import (
@@ -38,7 +38,7 @@ from agent_magic.notebook.registry import resources_of
 from agent_magic.notebook.running import execute, play_forecast
 from agent_magic.notebook.session import DEFAULT_PLAN, MOST_LOOKED_AT, drop_command, shown_name
 from agent_magic.notebook.verbs.cassettes import pace_of
-from agent_magic.notebook.verbs.runs import add_plan_options, add_run_options
+from agent_magic.notebook.verbs.runs import PLAN_OPTIONS, RUN_OPTIONS
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.display import single_line
 from agent_magic.record.files import inside
@@ -227,10 +227,6 @@ def _under_way(session: Session) -> list[Line]:
 FORMS = ("cell", "cells", "json")
 
 
-def _preset_options(parser: Parser) -> None:
-    parser.add_argument("preset", nargs="?", metavar="NAME", help=f"One of {', '.join(PRESETS)}.")
-
-
 def _preset(ctx: CommandContext, given: Namespace) -> None:
     if given.preset is None:
         rows = [(f"%agents preset {name}", text.splitlines()[1]) for name, text in PRESETS.items()]
@@ -238,15 +234,6 @@ def _preset(ctx: CommandContext, given: Namespace) -> None:
         show_page(page, graphic=is_kernel(ctx.shell))
         return
     put_cell(ctx.shell, PRESETS[one_of("%agents preset", given.preset.lower(), PRESETS)])
-
-
-def _export_options(parser: Parser) -> None:
-    said = "cell: one %%agents cell below. cells: a notebook of %%agent cells. json: a plan as JSON."
-    parser.add_argument("form", metavar="FORM", help=said)
-    parser.words["form"] = FORMS
-    parser.add_argument("file", nargs="?", metavar="FILE", help="Where cells and json are written: PLAN.ipynb, .json.")
-    parser.add_argument("--anywhere", action="store_true", help="The file may lie outside the notebook's folder.")
-    add_plan(parser)
 
 
 def _export(ctx: CommandContext, given: Namespace) -> None:
@@ -294,19 +281,6 @@ def _todo(ctx: CommandContext, given: Namespace) -> None:
         say(text)
 
 
-def _scenario_options(parser: Parser) -> None:
-    parser.add_argument("load", nargs="?", metavar="LOAD", help=f"One of {', '.join(LOADS)}; all without one.")
-    add_run_options(parser)
-    parser.add_argument("--on-limit", default="queue", metavar="WORD", help="What waits for a limit: queue or reject.")
-    parser.add_argument(
-        "--rpm", type=float, help="The account's requests a minute; by default as many as the plan has."
-    )
-    parser.add_argument(
-        "--colleague", type=float, default=0.5, metavar="PART", help="The part that a colleague uses, below 1."
-    )
-    parser.add_argument("--pace", metavar="N", help="Watch it: real, or N of its seconds in one.")
-
-
 async def _scenario(ctx: CommandContext, given: Namespace) -> Run | pd.DataFrame:
     if given.load is not None:
         one_of("%agents scenario", given.load, LOADS)
@@ -329,20 +303,29 @@ async def _scenario(ctx: CommandContext, given: Namespace) -> Run | pd.DataFrame
 VERBS = {
     "list": Verb(
         "List the declared agents by layer, and what runs. Returns the plan.",
-        add_plan,
+        OF_PLAN,
         _list,
         examples=("%agents", "%agents --plan review", "plan = %agents    # the plan, for the Python API"),
     ),
-    "drop": Verb("Drop agents or contexts.", add_names, _drop, examples=("%agents drop draft critic",)),
+    "drop": Verb("Drop agents or contexts.", NAMES, _drop, examples=("%agents drop draft critic",)),
     "clear": Verb(
         "Drop all agents and contexts of a plan.",
-        add_plan,
+        OF_PLAN,
         _clear,
         examples=("%agents clear", "%agents clear --plan review"),
     ),
     "scenario": Verb(
         "Forecast the plan under a load of the account: off_peak, near_rpm, tpm_hit, colleague. Nothing is sent.",
-        _scenario_options,
+        (
+            argument("load", nargs="?", metavar="LOAD", help=f"One of {', '.join(LOADS)}; all without one."),
+            *RUN_OPTIONS,
+            argument("--on-limit", default="queue", metavar="WORD", help="What waits for a limit: queue or reject."),
+            argument("--rpm", type=float, help="The account's requests a minute; by default as many as the plan has."),
+            argument(
+                "--colleague", type=float, default=0.5, metavar="PART", help="The part that a colleague uses, below 1."
+            ),
+            argument("--pace", metavar="N", help="Watch it: real, or N of its seconds in one."),
+        ),
         _scenario,
         waits=True,
         examples=(
@@ -354,7 +337,7 @@ VERBS = {
     ),
     "lint": Verb(
         "Check the plan before it runs: needless waits, text and requests, and what they cost. Nothing is sent.",
-        add_run_options,
+        RUN_OPTIONS,
         _lint,
         waits=True,
         examples=(
@@ -365,19 +348,29 @@ VERBS = {
     ),
     "todo": Verb(
         "Show the plan as a checklist, with what a run has done of it. plan.todo() is a frame.",
-        add_plan_options,
+        PLAN_OPTIONS,
         _todo,
         examples=("%agents todo",),
     ),
     "preset": Verb(
         "Put a ready plan below, as a %%agents cell to change and run. Without a name it lists them.",
-        _preset_options,
+        (argument("preset", nargs="?", metavar="NAME", help=f"One of {', '.join(PRESETS)}."),),
         _preset,
         examples=("%agents preset", "%agents preset review    # four reviewers and a synthesis"),
     ),
     "export": Verb(
         "Write the declared agents as one %%agents cell, as a notebook of %%agent cells, or as JSON.",
-        _export_options,
+        (
+            argument(
+                "form",
+                metavar="FORM",
+                help="cell: one %%agents cell below. cells: a notebook of %%agent cells. json: a plan as JSON.",
+                words=FORMS,
+            ),
+            argument("file", nargs="?", metavar="FILE", help="Where cells and json are written: PLAN.ipynb, .json."),
+            argument("--anywhere", action="store_true", help="The file may lie outside the notebook's folder."),
+            *OF_PLAN,
+        ),
         _export,
         examples=(
             "%agents export cell    # one cell with all agents, below",

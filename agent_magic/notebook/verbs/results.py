@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 from agent_magic.declare.declared import declared
 from agent_magic.declare.units import UNKNOWN, plural, seconds
 from agent_magic.errors import LedgerError, Rejected
-from agent_magic.notebook.command import CommandContext, Parser, Verb, add_name, add_nothing
+from agent_magic.notebook.command import NAME, CommandContext, Verb, argument
 from agent_magic.notebook.front_end import display_value, is_kernel, note, say, show_page
 from agent_magic.record.display import single_line
 from agent_magic.record.files import is_file, shown_home
@@ -51,11 +51,6 @@ def _last(ctx: CommandContext, _: Namespace) -> Run:
     if said := whose(ctx.session, run):
         note(said)
     return run
-
-
-def _show_options(parser: Parser) -> None:
-    add_name(parser)
-    parser.add_argument("--markdown", action="store_true", help="Render it, without HTML, pictures or unsafe links.")
 
 
 def _show(ctx: CommandContext, given: Namespace) -> None:
@@ -148,20 +143,23 @@ def _failed_calls(result: AgentResult) -> list[Block]:
 VERBS = {
     "last": Verb(
         "Return the last run, also one that was stopped.",
-        add_nothing,
+        (),
         _last,
         examples=("run = %agents last", "%agents last    # its picture"),
     ),
     "show": Verb(
         "Show the answer of an agent of the last run, or of the run under way.",
-        _show_options,
+        (
+            *NAME,
+            argument("--markdown", action="store_true", help="Render it, without HTML, pictures or unsafe links."),
+        ),
         _show,
         examples=("%agents show compare", "%agents show compare --markdown"),
     ),
     "error": Verb(
         "Show why an agent or a task failed, by attempts and lines of your functions, in the last run or the run under "
         "way.",
-        add_name,
+        NAME,
         _error,
         examples=("%agents error compare",),
     ),

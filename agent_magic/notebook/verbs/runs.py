@@ -16,11 +16,11 @@ from agent_magic.declare.units import plural, seconds
 from agent_magic.errors import Unreachable
 from agent_magic.forecast.evidence import policy_of
 from agent_magic.measure.metrics import summarize
-from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing, add_plan, one_of
+from agent_magic.notebook.command import OF_PLAN, CommandContext, Parser, Verb, argument, one_of
 from agent_magic.notebook.front_end import can_ask, can_decide, is_kernel, is_unwatched, note, say, show_page
 from agent_magic.notebook.planning import confirm, retry_price, run_pilot, show_plan
 from agent_magic.notebook.running import ANEW, Resumed, execute, recording_beside
-from agent_magic.notebook.settings import add_policy
+from agent_magic.notebook.settings import policy_options
 from agent_magic.notebook.verbs.results import show_result
 from agent_magic.record.files import shown_home
 from agent_magic.show.notes import budget_note, closing, context_notes, ending_notes, replayed_files_note
@@ -48,23 +48,20 @@ HELD_UP_S: Final = 2.0
 MOCK_AGAIN = "the mock server answers anew; %config AgentMagics.reuse_simulated = True reuses answers"
 
 
-def add_plan_options(parser: Parser) -> None:
-    parser.add_argument("names", nargs="*", metavar="NAME", help="Only these agents and what they wait for.")
-    add_plan(parser)
-    parser.add_argument("--on-cycle", metavar="WORD", help="Agents that wait for each other: error or sequential.")
-    parser.add_argument("--on-missing", metavar="WORD", help="Undeclared parents: error or drop.")
+PLAN_OPTIONS: Final = (
+    argument("names", nargs="*", metavar="NAME", help="Only these agents and what they wait for."),
+    *OF_PLAN,
+    argument("--on-cycle", metavar="WORD", help="Agents that wait for each other: error or sequential."),
+    argument("--on-missing", metavar="WORD", help="Undeclared parents: error or drop."),
+)
 
 
-def add_run_options(parser: Parser) -> None:
-    add_plan_options(parser)
-    add_policy(parser)
-    parser.add_argument("--fresh", action="store_true", help="Reuse no earlier answer.")
-    parser.add_argument("--yes", action="store_true", help="Run without asking, however large it is.")
-
-
-def _add_estimate_options(parser: Parser) -> None:
-    add_run_options(parser)
-    parser.add_argument("--pilot", type=int, metavar="N", help="Run N agents first, and estimate the rest by them.")
+RUN_OPTIONS: Final = (
+    *PLAN_OPTIONS,
+    *policy_options(),
+    argument("--fresh", action="store_true", help="Reuse no earlier answer."),
+    argument("--yes", action="store_true", help="Run without asking, however large it is."),
+)
 
 
 async def run_and_tell(
@@ -135,8 +132,7 @@ async def ask_at_once(ctx: CommandContext, name: str, plan_name: str) -> None:
     """Run a just declared agent with its ancestors, and show its answer: `%%agent NAME --run`."""
     # The answer replaces the picture if one agent is asked and nothing needs approval: the buttons are in the
     # picture.
-    parser = Parser("%%agent --run")
-    add_run_options(parser)
+    parser = Parser("%%agent --run", arguments=RUN_OPTIONS)
     given = parser.read(f"{name} --plan {plan_name}")
     plan = ctx.freeze(given)
     resumed = Resumed(ctx.session.unfinished(plan))
@@ -249,12 +245,6 @@ WAYS = (
 )
 
 
-def _batches_options(parser: Parser) -> None:
-    does = "collect: store the answers of ended batches in the ledger. cancel: stop the open ones."
-    parser.add_argument("what", nargs="?", metavar="collect|cancel", help=does)
-    parser.add_argument("which", nargs="*", metavar="BATCH", help="A batch; without a name, all of this notebook.")
-
-
 async def _batches(ctx: CommandContext, given: Namespace) -> None:
     ledger = ctx.session.keeping.ledger
     if ledger is None:
@@ -301,7 +291,10 @@ def _batches_page(batches: list[KeptBatch]) -> Page:
 VERBS = {
     "plan": Verb(
         "Show the graph, the prompts and what they may cost and take. Spends nothing, except with --pilot.",
-        _add_estimate_options,
+        (
+            *RUN_OPTIONS,
+            argument("--pilot", type=int, metavar="N", help="Run N agents first, and estimate the rest by them."),
+        ),
         _plan,
         waits=True,
         examples=(
@@ -313,7 +306,7 @@ VERBS = {
     ),
     "run": Verb(
         "Run the agents and show the graph while they run. Returns the run.",
-        add_run_options,
+        RUN_OPTIONS,
         _run,
         waits=True,
         examples=(
@@ -325,21 +318,29 @@ VERBS = {
     ),
     "start": Verb(
         "Run in the background; the next cells work meanwhile.",
-        add_run_options,
+        RUN_OPTIONS,
         _start,
         waits=True,
         examples=("%agents start --concurrency 4", "run = %agents wait", "%agents stop"),
     ),
     "wait": Verb(
         "Wait for the run under way, in the background or in another cell. Returns the run.",
-        add_nothing,
+        (),
         _wait,
         waits=True,
         examples=("run = %agents wait",),
     ),
     "batches": Verb(
         "List the batches at the provider, whichever kernel has sent them; collect or cancel them.",
-        _batches_options,
+        (
+            argument(
+                "what",
+                nargs="?",
+                metavar="collect|cancel",
+                help="collect: store the answers of ended batches in the ledger. cancel: stop the open ones.",
+            ),
+            argument("which", nargs="*", metavar="BATCH", help="A batch; without a name, all of this notebook."),
+        ),
         _batches,
         waits=True,
         examples=(

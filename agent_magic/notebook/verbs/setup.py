@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from agent_magic.declare.options import AGENT, flag_of
 from agent_magic.declare.units import plural
 from agent_magic.errors import AgentMagicError, CallError, NotConnected
-from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
+from agent_magic.notebook.command import CommandContext, Verb, argument
 from agent_magic.notebook.front_end import is_kernel, is_unwatched, show_page
 from agent_magic.notebook.verbs import VERBS as EVERY
 from agent_magic.record.request import Request
@@ -128,10 +128,6 @@ MARKS: Final = {"line": "%", "cell": "%%"}
 _FLAGS: Final = {flag_of(row): row for row in AGENT.values()}
 
 
-def _help_options(parser: Parser) -> None:
-    parser.add_argument("command", nargs="?", metavar="NAME", help="One of the commands, or an option of %%agent.")
-
-
 def _help(ctx: CommandContext, given: Namespace) -> None:
     flag = f"--{given.command}"
     if given.command not in EVERY and flag in _FLAGS:
@@ -148,14 +144,14 @@ def _help(ctx: CommandContext, given: Namespace) -> None:
 VERBS = {
     "doctor": Verb(
         "Say what is set up and what is missing: key, provider, prices, ledger, Graphviz, live view, versions.",
-        add_nothing,
+        (),
         _doctor,
         waits=True,
         examples=("%agents doctor    # asks no model, spends nothing",),
     ),
     "help": Verb(
         "List the commands, or explain one with its options and examples.",
-        _help_options,
+        (argument("command", nargs="?", metavar="NAME", help="One of the commands, or an option of %%agent."),),
         _help,
         examples=("%agents help", "%agents help run", "%agents run --help    # the same"),
     ),

@@ -14,7 +14,7 @@ from agent_magic.api import decompose
 from agent_magic.declare.units import count, dollars, plural, seconds
 from agent_magic.engine.pacing.limits import Limits
 from agent_magic.forecast.capacity import capacity, monthly, roi, tiers
-from agent_magic.notebook.command import CommandContext, Parser, Verb, one_of
+from agent_magic.notebook.command import CommandContext, Verb, argument, one_of
 from agent_magic.notebook.front_end import is_kernel, put_cell, say, show_page
 from agent_magic.show.page import Column, Line, Page, Table
 
@@ -39,17 +39,6 @@ class Month(NamedTuple):
     cost_usd: float | None
     answers: int
     runs: int
-
-
-def _size_options(parser: Parser) -> None:
-    parser.add_argument("--rpm", type=float, metavar="N", help="The account's requests a minute.")
-    parser.add_argument("--itpm", type=float, metavar="N", help="Its input tokens a minute.")
-    parser.add_argument("--otpm", type=float, metavar="N", help="Its output tokens a minute.")
-    parser.add_argument("--jobs", metavar="1,5,10", help="Jobs a second that come in: what each rate needs.")
-    parser.add_argument("--monthly", metavar="TOKENS", help="A month's budget, such as 5M: the runs that are left.")
-    parser.add_argument("--value", type=float, metavar="USD", help="What one good answer is worth to you.")
-    parser.add_argument("--accepted", type=float, metavar="SHARE", help="With --value: the share that is good.")
-    parser.add_argument("--review", type=float, metavar="USD", help="With --value: what it costs to look at one.")
 
 
 def _size(ctx: CommandContext, given: Namespace) -> None:
@@ -199,12 +188,6 @@ BY: dict[str, Callable[[list[str]], Plan]] = {
 """Ways to split a job: each returns a plan from the words of a line."""
 
 
-def _split_options(parser: Parser) -> None:
-    what = "Files, a folder, a text in quotes, or a variable with a text. Without: what is declared."
-    parser.add_argument("what", nargs="*", metavar="WHAT", help=what)
-    parser.add_argument("--by", metavar="PART", help=f"{', '.join(BY)}. By default file for files, else line.")
-
-
 def _split(ctx: CommandContext, given: Namespace) -> None:
     if not given.what:
         say(_told(decompose.analyse(ctx.session.plan(ctx.shell.user_ns, defaults=ctx.defaults()))))
@@ -243,7 +226,16 @@ def _told(found: decompose.Analysis) -> str:
 VERBS = {
     "size": Verb(
         "With the last run as one job: jobs within limits, needs of a rate, runs left this month, value of answers.",
-        _size_options,
+        (
+            argument("--rpm", type=float, metavar="N", help="The account's requests a minute."),
+            argument("--itpm", type=float, metavar="N", help="Its input tokens a minute."),
+            argument("--otpm", type=float, metavar="N", help="Its output tokens a minute."),
+            argument("--jobs", metavar="1,5,10", help="Jobs a second that come in: what each rate needs."),
+            argument("--monthly", metavar="TOKENS", help="A month's budget, such as 5M: the runs that are left."),
+            argument("--value", type=float, metavar="USD", help="What one good answer is worth to you."),
+            argument("--accepted", type=float, metavar="SHARE", help="With --value: the share that is good."),
+            argument("--review", type=float, metavar="USD", help="With --value: what it costs to look at one."),
+        ),
         _size,
         examples=(
             "%agents size --rpm 1000 --itpm 2000000",
@@ -255,7 +247,15 @@ VERBS = {
     "split": Verb(
         "Split files, a folder or a text into agents, put as a cell below, and say how much can run at once. Nothing "
         "is sent.",
-        _split_options,
+        (
+            argument(
+                "what",
+                nargs="*",
+                metavar="WHAT",
+                help="Files, a folder, a text in quotes, or a variable with a text. Without: what is declared.",
+            ),
+            argument("--by", metavar="PART", help=f"{', '.join(BY)}. By default file for files, else line."),
+        ),
         _split,
         examples=(
             "%agents split    # how much of what is declared can run at once",

@@ -16,13 +16,13 @@ from agent_magic.errors import DeclarationError, UnknownAgent
 from agent_magic.live.ahead import ANY_TIMEOUT_S, is_rejected, unbought
 from agent_magic.live.earlier import Earlier
 from agent_magic.live.people import NOTHING, settle
-from agent_magic.notebook.command import EDIT, CommandContext, Parser, Verb, add_name, add_names, add_nothing
+from agent_magic.notebook.command import EDIT, NAME, NAMES, CommandContext, Parser, Verb, argument
 from agent_magic.notebook.front_end import note, put_cell, say
 from agent_magic.notebook.planning import confirm, left_line, rejected_before
 from agent_magic.notebook.running import Resumed, edit_answer, text_to_edit
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.results import CUT, cut_run, is_own, whose
-from agent_magic.notebook.verbs.runs import add_run_options, run_and_tell, tell_end, until_over
+from agent_magic.notebook.verbs.runs import RUN_OPTIONS, run_and_tell, tell_end, until_over
 from agent_magic.record.display import visible
 from agent_magic.show.asking import asked_text
 from agent_magic.show.notes import rejected_note
@@ -113,11 +113,6 @@ async def _resume(ctx: CommandContext, given: Namespace) -> Run | None:
         hint = "%agents retry asks again what failed, %agents start runs in the background, where it can be paused."
         raise UsageError(f"Nothing is paused, and the last run was not cut. {hint}")
     return await run_again(ctx, given, ctx.session.last_run(), given.names or None, prices=True)
-
-
-def _resume_options(parser: Parser) -> None:
-    add_run_options(parser)
-    parser.add_argument("--of", type=int, metavar="RUN", help="A run of %agents runs; by default this notebook's.")
 
 
 def _cut_run(ctx: CommandContext, number: int | None) -> Run:
@@ -211,11 +206,6 @@ def _plan_of(ctx: CommandContext, given: Namespace, last: Run) -> Plan:
     return cast("Plan", last.plan)
 
 
-def _edit_options(parser: Parser) -> None:
-    add_name(parser)
-    parser.add_argument("--undo", action="store_true", help="Take the edit back: the model's answer counts again.")
-
-
 def _edit(ctx: CommandContext, given: Namespace) -> None:
     run = ctx.session.last_run()
     if given.undo:
@@ -227,8 +217,7 @@ def _edit(ctx: CommandContext, given: Namespace) -> None:
 
 
 def edit_cell(ctx: CommandContext, line: str, text: str) -> None:
-    parser = Parser(f"%%agents {EDIT}")
-    add_name(parser)
+    parser = Parser(f"%%agents {EDIT}", arguments=NAME)
     name = parser.read(line.split(maxsplit=1)[1] if line.split()[1:] else "").name
     if not text.strip():
         raise UsageError(f"%%agents {EDIT} {name}: the cell is empty. Write the answer below the first line.")
@@ -269,47 +258,37 @@ def _deny(ctx: CommandContext, given: Namespace) -> None:
     _answer(ctx, given.question, Verdict(approved=False, why=" ".join(given.why)))
 
 
-def _add_question(parser: Parser) -> None:
-    parser.add_argument(
-        "question", metavar="NUMBER", help="The question's number, or the agent if it asks only this one."
-    )
-
-
-def _add_approve_options(parser: Parser) -> None:
-    _add_question(parser)
-    parser.add_argument(
-        "--edit", metavar="TEXT", help="The changed arguments as JSON, or the changed answer; in quotes."
-    )
-
-
-def _add_deny_options(parser: Parser) -> None:
-    _add_question(parser)
-    parser.add_argument("why", nargs="*", metavar="WHY", help="The reason. The model is told.")
+_QUESTION: Final = (
+    argument("question", metavar="NUMBER", help="The question's number, or the agent if it asks only this one."),
+)
 
 
 VERBS = {
     "stop": Verb(
         "Stop the run under way, or these agents of it. What has finished is kept.",
-        add_names,
+        NAMES,
         _stop,
         waits=True,
         examples=("%agents stop", "%agents stop draft critic"),
     ),
     "skip": Verb(
         "Skip these agents of the run under way, and the agents that wait for them.",
-        add_names,
+        NAMES,
         _skip,
         examples=("%agents skip critic",),
     ),
     "pause": Verb(
         "Start nothing more until %agents resume. Requests under way finish.",
-        add_nothing,
+        (),
         _pause,
         examples=("%agents pause",),
     ),
     "resume": Verb(
         "Continue after %agents pause; after a restart of the kernel, take up this notebook's last run where it was.",
-        _resume_options,
+        (
+            *RUN_OPTIONS,
+            argument("--of", type=int, metavar="RUN", help="A run of %agents runs; by default this notebook's."),
+        ),
         _resume,
         waits=True,
         examples=(
@@ -321,14 +300,17 @@ VERBS = {
     "retry": Verb(
         "Ask again what failed, was skipped or stopped: all of it, or these agents. What succeeded is kept. "
         "A request that was rejected as wrong is sent again only if you name its agent.",
-        add_run_options,
+        RUN_OPTIONS,
         _retry,
         waits=True,
         examples=("run = %agents retry", "run = %agents retry draft --max-attempts 5"),
     ),
     EDIT: Verb(
         "Edit an answer of the last run: a cell comes below with it. The next run asks again what depends on it.",
-        _edit_options,
+        (
+            *NAME,
+            argument("--undo", action="store_true", help="Take the edit back: the model's answer counts again."),
+        ),
         _edit,
         examples=(
             "%agents edit writer",
@@ -339,13 +321,16 @@ VERBS = {
     ),
     "pending": Verb(
         "List the open questions of agents, each with its number.",
-        add_nothing,
+        (),
         _pending,
         examples=("%agents pending",),
     ),
     "approve": Verb(
         "Approve a question of an agent, unchanged or edited.",
-        _add_approve_options,
+        (
+            *_QUESTION,
+            argument("--edit", metavar="TEXT", help="The changed arguments as JSON, or the changed answer; in quotes."),
+        ),
         _approve,
         examples=(
             "%agents approve 1",
@@ -355,7 +340,10 @@ VERBS = {
     ),
     "deny": Verb(
         "Deny a question of an agent.",
-        _add_deny_options,
+        (
+            *_QUESTION,
+            argument("why", nargs="*", metavar="WHY", help="The reason. The model is told."),
+        ),
         _deny,
         examples=("%agents deny 1", "%agents deny analyst send it to sales instead"),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from IPython.core.error import UsageError
 
@@ -21,12 +21,12 @@ from agent_magic.forecast.pilot import pilot_agents
 from agent_magic.forecast.sweep import make_sweep
 from agent_magic.measure.judge import Judge, judge
 from agent_magic.measure.trial import settings_of
-from agent_magic.notebook.command import CommandContext, Parser, Verb, add_nothing
+from agent_magic.notebook.command import CommandContext, Verb, argument
 from agent_magic.notebook.front_end import can_decide, is_kernel, note, say, show_page
 from agent_magic.notebook.planning import show_new_price, show_price
 from agent_magic.notebook.running import Resumed, execute
-from agent_magic.notebook.settings import add_policy
-from agent_magic.notebook.verbs.runs import add_plan_options, tell_end
+from agent_magic.notebook.settings import policy_options
+from agent_magic.notebook.verbs.runs import PLAN_OPTIONS, tell_end
 from agent_magic.providers.capabilities import check_plan
 from agent_magic.show.bundles import diff_page
 from agent_magic.show.text import listed
@@ -44,35 +44,6 @@ if TYPE_CHECKING:
 
 
 USUAL = (1, 2, 4, 8)
-
-
-def _baseline_options(parser: Parser) -> None:
-    add_plan_options(parser)
-    add_policy(parser, without={"concurrency"})
-    parser.add_argument("--model", metavar="M", help="The model of the one agent; by default the last agent's.")
-    parser.add_argument(
-        "--max-tokens",
-        type=int,
-        metavar="N",
-        help="Its most output tokens; by default the agents' sum, or what its model gives.",
-    )
-
-
-def _sweep_options(parser: Parser) -> None:
-    add_plan_options(parser)
-    add_policy(parser, without={"concurrency"})
-    parser.add_argument("--at", default="", metavar="1,2,4", help="Values of concurrency; by default 1,2,4,8.")
-    parser.add_argument("--sample", type=int, metavar="N", help="Run N agents that stand for the others, not all.")
-    parser.add_argument("--yes", action="store_true", help="Run them. Without it only the price is shown.")
-
-
-def _advise_options(parser: Parser) -> None:
-    parser.add_argument("--by", default="seconds", metavar="WORD", help="What counts: seconds or dollars.")
-    parser.add_argument(
-        "--situation",
-        metavar="NAME",
-        help=f"What it is for, which says what counts: {', '.join(SITUATIONS)}. Quote names of two words.",
-    )
 
 
 def _advise(ctx: CommandContext, given: Namespace) -> Advice:
@@ -152,19 +123,10 @@ def _slots(text: str, agents: int) -> list[int]:
 UNSENT = "Nothing was sent. Add --yes to run it; --budget USD sets a cap."
 
 
-def _score_options(parser: Parser) -> None:
-    parser.add_argument("target", metavar="AGENT.FIELD", help="An agent or a group, and the field of a typed answer.")
-    _add_graders(parser)
-    parser.add_argument(
-        "--judge", metavar="QUESTION", help="Ask a model: a question, or a variable with am.judge(...)."
-    )
-    add_policy(parser)
-    parser.add_argument("--yes", action="store_true", help="Ask the judge. Without it only the price is shown.")
-
-
-def _add_graders(parser: Parser) -> None:
-    parser.add_argument("--truth", metavar="COLUMN", help="The column of the rows, or a variable, with what is true.")
-    parser.add_argument("--grader", metavar="FUNCTION", help="Takes (answer, row); returns a number or a bool.")
+_GRADERS: Final = (
+    argument("--truth", metavar="COLUMN", help="The column of the rows, or a variable, with what is true."),
+    argument("--grader", metavar="FUNCTION", help="Takes (answer, row); returns a number or a bool."),
+)
 
 
 async def _score(ctx: CommandContext, given: Namespace) -> pd.DataFrame | None:
@@ -182,22 +144,6 @@ async def _score(ctx: CommandContext, given: Namespace) -> pd.DataFrame | None:
         say(UNSENT)
         return None
     return await run.judge(given.target, asked, policy=ctx.policy(given))
-
-
-def _trial_options(parser: Parser) -> None:
-    parser.add_argument("target", metavar="AGENT.FIELD", help="A group of agents, and the field of a typed answer.")
-    parser.add_argument("--model", metavar="A,B", help="Models to try.")
-    parser.add_argument("--effort", metavar="A,B", help="Efforts to try.")
-    _add_graders(parser)
-    parser.add_argument(
-        "--rows", type=int, default=20, metavar="N", help="How many rows (20); with --until, so many at a time."
-    )
-    parser.add_argument("--until", choices=["decided"], help="Go on until every setting is better, as good, or worse.")
-    parser.add_argument(
-        "--margin", type=float, default=0.05, metavar="D", help="Smaller differences count as equal (0.05)."
-    )
-    add_policy(parser)
-    parser.add_argument("--yes", action="store_true", help="Run it. Without it only the price is shown.")
 
 
 async def _trial(ctx: CommandContext, given: Namespace) -> Trial | None:
@@ -222,14 +168,6 @@ async def _trial(ctx: CommandContext, given: Namespace) -> Trial | None:
         say(UNSENT)
         return None
     return await run.trial(given.target, model=model, effort=effort, policy=policy, **more, **how)
-
-
-def _apply_options(parser: Parser) -> None:
-    what = (
-        "A number of %agents advise or %agents lint, whichever was seen last, or a variable: a row of a what-if, a "
-        "setting, found.changes[0]. Without: what the trial chose."
-    )
-    parser.add_argument("what", nargs="?", metavar="WHAT", help=what)
 
 
 def _apply(ctx: CommandContext, given: Namespace) -> None:
@@ -337,20 +275,43 @@ def graders_of(ctx: CommandContext, given: Namespace) -> dict[str, Any]:
 VERBS = {
     "advise": Verb(
         "Say what would have made the last run faster or cheaper, with forecasts. Nothing is sent.",
-        _advise_options,
+        (
+            argument("--by", default="seconds", metavar="WORD", help="What counts: seconds or dollars."),
+            argument(
+                "--situation",
+                metavar="NAME",
+                help=f"What it is for, which says what counts: {', '.join(SITUATIONS)}. Quote names of two words.",
+            ),
+        ),
         _advise,
         examples=("%agents advise", "%agents advise --by dollars", '%agents advise --situation "emergency fix"'),
     ),
     "baseline": Verb(
         "Do the same job with one agent and the same token cap, to compare costs. Prints its price first.",
-        _baseline_options,
+        (
+            *PLAN_OPTIONS,
+            *policy_options(without={"concurrency"}),
+            argument("--model", metavar="M", help="The model of the one agent; by default the last agent's."),
+            argument(
+                "--max-tokens",
+                type=int,
+                metavar="N",
+                help="Its most output tokens; by default the agents' sum, or what its model gives.",
+            ),
+        ),
         _baseline,
         waits=True,
         examples=("%agents baseline", "%agents baseline --model claude-opus-5-5"),
     ),
     "sweep": Verb(
         "Run the plan at several values of concurrency, beside forecasts. Prints the price; --yes runs it.",
-        _sweep_options,
+        (
+            *PLAN_OPTIONS,
+            *policy_options(without={"concurrency"}),
+            argument("--at", default="", metavar="1,2,4", help="Values of concurrency; by default 1,2,4,8."),
+            argument("--sample", type=int, metavar="N", help="Run N agents that stand for the others, not all."),
+            argument("--yes", action="store_true", help="Run them. Without it only the price is shown."),
+        ),
         _sweep,
         waits=True,
         examples=(
@@ -361,7 +322,13 @@ VERBS = {
     ),
     "score": Verb(
         "Grade answers of the last run: against a column, by a function, or by a model (its price; --yes asks it).",
-        _score_options,
+        (
+            argument("target", metavar="AGENT.FIELD", help="An agent or a group, and the field of a typed answer."),
+            *_GRADERS,
+            argument("--judge", metavar="QUESTION", help="Ask a model: a question, or a variable with am.judge(...)."),
+            *policy_options(),
+            argument("--yes", action="store_true", help="Ask the judge. Without it only the price is shown."),
+        ),
         _score,
         waits=True,
         examples=(
@@ -373,7 +340,15 @@ VERBS = {
     "apply": Verb(
         "Change what is declared: by a number of %agents advise or %agents lint, a row of a what-if, or what the last "
         "trial chose.",
-        _apply_options,
+        (
+            argument(
+                "what",
+                nargs="?",
+                metavar="WHAT",
+                help="A number of %agents advise or %agents lint, whichever was seen last, or a variable: a row of a "
+                "what-if, a setting, found.changes[0]. Without: what the trial chose.",
+            ),
+        ),
         _apply,
         examples=(
             "%agents apply 2",
@@ -384,13 +359,27 @@ VERBS = {
     ),
     "undo": Verb(
         "Take back what was applied last.",
-        add_nothing,
+        (),
         _undo,
         examples=("%agents undo",),
     ),
     "trial": Verb(
         "Ask and grade a sample of rows under several settings. Prints the price; --yes runs it.",
-        _trial_options,
+        (
+            argument("target", metavar="AGENT.FIELD", help="A group of agents, and the field of a typed answer."),
+            argument("--model", metavar="A,B", help="Models to try."),
+            argument("--effort", metavar="A,B", help="Efforts to try."),
+            *_GRADERS,
+            argument(
+                "--rows", type=int, default=20, metavar="N", help="How many rows (20); with --until, so many at a time."
+            ),
+            argument("--until", choices=["decided"], help="Go on until every setting is better, as good, or worse."),
+            argument(
+                "--margin", type=float, default=0.05, metavar="D", help="Smaller differences count as equal (0.05)."
+            ),
+            *policy_options(),
+            argument("--yes", action="store_true", help="Run it. Without it only the price is shown."),
+        ),
         _trial,
         waits=True,
         examples=(

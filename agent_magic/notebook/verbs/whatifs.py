@@ -10,10 +10,10 @@ from agent_magic.api import Run
 from agent_magic.api.choosing import with_models
 from agent_magic.declare.plan_json import plan_to_dict
 from agent_magic.forecast.whatif import ARGUMENTS, PASSING, whatif_frame
-from agent_magic.notebook.command import CommandContext, Parser, Verb
+from agent_magic.notebook.command import CommandContext, Verb, argument
 from agent_magic.notebook.front_end import note
 from agent_magic.notebook.planning import estimated
-from agent_magic.notebook.verbs.runs import add_plan_options
+from agent_magic.notebook.verbs.runs import PLAN_OPTIONS
 from agent_magic.show.displays import Progress
 from agent_magic.show.explore import Explorer, explore
 
@@ -42,17 +42,10 @@ HELP: Final = {
 }
 
 
-def _add_which(parser: Parser) -> None:
-    add_plan_options(parser)
-    parser.add_argument("--next", action="store_true", help="Forecast the next run, even after a first one.")
-
-
-def _whatif_options(parser: Parser) -> None:
-    _add_which(parser)
-    for name in ARGUMENTS:
-        if name not in IN_PYTHON:
-            flag, dest = f"--{name.replace('_', '-')}", f"asked_{name}"  # the policy has fields of such names
-            parser.add_argument(flag, dest=dest, metavar="VALUES", help=HELP[name])
+_WHICH: Final = (
+    *PLAN_OPTIONS,
+    argument("--next", action="store_true", help="Forecast the next run, even after a first one."),
+)
 
 
 async def _whatif(ctx: CommandContext, given: Namespace) -> pd.DataFrame:
@@ -121,7 +114,14 @@ VERBS = {
     "whatif": Verb(
         "Forecast cost and time with other models, concurrency, limits, ...: a row for each combination. It asks "
         "the last run, or a plan that has not run. Nothing is sent.",
-        _whatif_options,
+        (
+            *_WHICH,
+            *(  # the policy has fields of such names
+                argument(f"--{name.replace('_', '-')}", dest=f"asked_{name}", metavar="VALUES", help=HELP[name])
+                for name in ARGUMENTS
+                if name not in IN_PYTHON
+            ),
+        ),
         _whatif,
         waits=True,
         examples=(
@@ -133,7 +133,7 @@ VERBS = {
     ),
     "explore": Verb(
         "Open a panel with controls, the forecast and its timeline, of the last run or of a plan that has not run.",
-        _add_which,
+        _WHICH,
         _explore,
         waits=True,
         examples=("%agents explore", "%agents explore --next    # of the plan, though a run is there"),
