@@ -70,10 +70,15 @@ class AwaitRewriter(CellHook):
         if tree is None:
             return text
         source = text.encode()
-        starts = _line_starts(source)
+        # The byte offset of each line, as Python's tokenizer counts lines: a form feed ends none.
+        starts = [0, *(match.end() for match in re.finditer(rb"\r\n|\r|\n", source))]
         edits = [edit for call, bare in _calls(tree) if self._chosen(call) for edit in _edits(call, starts, bare=bare)]
-        rewritten = _apply(source, edits).decode()
-        return rewritten if _compiles(rewritten) else text
+        for begin, end, new in sorted(edits, reverse=True):
+            source = source[:begin] + new + source[end:]
+        rewritten = source.decode()
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        compiled = _quietly(lambda: compile(rewritten, "<cell>", "exec", flags=flags, dont_inherit=True))
+        return text if compiled is None else rewritten
 
     def _chosen(self, call: ast.Call) -> bool:
         name, kind = _magic_of(call)
@@ -128,11 +133,6 @@ def _quietly(compiling: Callable[[], T]) -> T | None:
             return None
 
 
-def _compiles(text: str) -> bool:
-    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-    return _quietly(lambda: compile(text, "<cell>", "exec", flags=flags, dont_inherit=True)) is not None
-
-
 def _calls(tree: ast.Module) -> Iterator[tuple[ast.Call, bool]]:
     """Yield the calls where `await` is legal, and whether the cell does not await them itself."""
     # An explicit stack: an expression of many terms is deeper than Python's recursion limit.
@@ -172,11 +172,6 @@ def _argument(call: ast.Call) -> str | None:
             return None
 
 
-def _line_starts(source: bytes) -> list[int]:
-    """Return the byte offset of each line, as Python's tokenizer counts lines: a form feed ends none."""
-    return [0, *(match.end() for match in re.finditer(rb"\r\n|\r|\n", source))]
-
-
 def _edits(call: ast.Call, starts: list[int], *, bare: bool) -> list[Edit]:
     name = cast("ast.Constant", call.args[0])
     first, last = _span(name, starts)
@@ -191,12 +186,6 @@ def _span(node: ast.expr, starts: list[int]) -> tuple[int, int]:
     # The parser sets the ends of every expression; the type says that they may be missing.
     end_line, end_column = cast("int", node.end_lineno), cast("int", node.end_col_offset)
     return starts[node.lineno - 1] + node.col_offset, starts[end_line - 1] + end_column
-
-
-def _apply(source: bytes, edits: list[Edit]) -> bytes:
-    for begin, end, new in sorted(edits, reverse=True):
-        source = source[:begin] + new + source[end:]
-    return source
 
 
 # The first ipykernel that runs all cells in one shared `contextvars.Context`, which `nest_asyncio` cannot enter twice.
@@ -218,7 +207,8 @@ def run_sync(work: Coroutine[Any, Any, T], *, message: Callable[[], str] = stopp
         if problem:
             work.close()
             raise CannotNest(problem)
-        _make_reentrant(loop)
+        if not _is_patched_by_other():  # by nest_asyncio, on a kernel that supports it
+            importlib.import_module("nest_asyncio2").apply(loop)
     task = loop.create_task(_outcome(work, message))
     try:
         result = loop.run_until_complete(task)
@@ -257,8 +247,8 @@ def _is_patched_by_other() -> bool:
 
 
 def _obstacle(loop: asyncio.AbstractEventLoop) -> str:
-    ipykernel = sys.modules.get("ipykernel")
-    if _is_patched_by_other() and (not hasattr(loop, "_nest_patched") or _major(ipykernel) >= SHARED_CONTEXT):
+    major = int(str(getattr(sys.modules.get("ipykernel"), "__version__", "0")).split(".", maxsplit=1)[0])
+    if _is_patched_by_other() and (not hasattr(loop, "_nest_patched") or major >= SHARED_CONTEXT):
         cause = "nest_asyncio is applied in this kernel, and on this ipykernel it loses the cells queued behind a call"
     elif not isinstance(loop, asyncio.BaseEventLoop):
         cause = f"the running loop, {type(loop).__module__}.{type(loop).__qualname__}, cannot be entered a second time"
@@ -268,13 +258,3 @@ def _obstacle(loop: asyncio.AbstractEventLoop) -> str:
         f"A blocking call cannot run here: {cause}. Put the magic on its own line of a cell, outside "
         "def, %%time and %%capture, or use `await plan.run()`."
     )
-
-
-def _major(ipykernel: object) -> int:
-    return int(str(getattr(ipykernel, "__version__", "0")).split(".", maxsplit=1)[0])
-
-
-def _make_reentrant(loop: asyncio.AbstractEventLoop) -> None:
-    if _is_patched_by_other():
-        return  # by nest_asyncio, on a kernel that supports it
-    importlib.import_module("nest_asyncio2").apply(loop)

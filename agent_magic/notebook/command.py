@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Mapping
 from numbers import Number
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from IPython.core.error import UsageError
@@ -19,6 +20,7 @@ from IPython.utils.text import EvalFormatter
 
 from agent_magic.declare.options import AGENT, flag_of
 from agent_magic.errors import did_you_mean
+from agent_magic.record.files import inside
 from agent_magic.show.page import WIDTH, Column, Line, Page, Table, Words
 
 if TYPE_CHECKING:
@@ -126,7 +128,9 @@ class Parser(MagicArgumentParser):
         """Raise `UsageError`, where argparse would exit the program."""
         unknown = message.removeprefix("unrecognized arguments: ")
         if unknown == message:
-            raise UsageError(f"{self.called}: {message}. See {self.called.split()[0]}{self._where_help_is()}")
+            magic, _, command = self.called.partition(" ")
+            help_ = f" help {command}" if command else ("?" if magic else "")
+            raise UsageError(f"{self.called}: {message}. See {self.called.split()[0]}{help_}")
         if not unknown.startswith("-"):
             raise UsageError(
                 f"{self.called}: unexpected {unknown!r}. Put text with spaces in quotes: names and values are one word."
@@ -138,10 +142,6 @@ class Parser(MagicArgumentParser):
             f" Options: {', '.join(self.flags)}." if self.flags else " It has no options."
         )
         raise UsageError(f"{self.called}: unknown option {unknown!r}.{hint}")
-
-    def _where_help_is(self) -> str:
-        magic, _, command = self.called.partition(" ")
-        return f" help {command}" if command else ("?" if magic else "")
 
 
 _PICTURE = "%agents plan shows the graph before a run, the variable of a run its picture."
@@ -315,6 +315,10 @@ NAMES: Final = (
 
 
 NAME: Final = (argument("name", metavar="NAME", help="An agent of the last run."),)
+
+
+def path_of(name: str, given: argparse.Namespace) -> Path:
+    return Path(name).expanduser() if given.anywhere else inside(name, Path.cwd())
 
 
 def one_of(command: str, word: str, words: Iterable[str]) -> str:

@@ -103,13 +103,19 @@ def known_to(magics: AgentMagics, line: str) -> Known:
     own = [agent.name for agent in declared]
     contexts = [one.name for one in registry.contexts] if registry else []
     undefined = [(agent, name) for agent in declared if registry for name in registry.undefined(agent, names)]
+    variables = [
+        name
+        for name, value in list(names.items())
+        if name not in hidden and not name.startswith("_")
+        if not isinstance(value, ModuleType | type) and not inspect.isroutine(value)
+    ]
     return Known(
         own,
         [name for agent, name in undefined if name != agent.context],
         session.plans,
         [result.name for result in session.last.record.results] if session.last else own,
         [magics.model, AUTO, *(agent.model for agent in declared if agent.model), *session.shared.client.models],
-        [name for name, value in list(names.items()) if name not in hidden and _shows(name, value)],
+        variables,
         contexts,
         [name for agent, name in undefined if name == agent.context],
     )
@@ -231,10 +237,6 @@ def _values(parser: Parser, action: Action, fragment: str, known: Known, command
     return find(known, fragment) if find else ()
 
 
-def _agents(known: Known, _: str) -> Sequence[str]:
-    return known.agents
-
-
 def _in_prompt(cell: str, known: Known) -> list[str]:
     """Return other agents first, then variables; a context uses variables only."""
     magic, *own = cell.split()[:2] or [""]
@@ -252,30 +254,21 @@ def _files(fragment: str) -> list[str]:
     except OSError:  # no such folder: there is nothing to offer
         return []
     head = f"{folder}/" if "/" in fragment else ""
-    shown = [head + name + ("/" if is_folder else "") for name, is_folder in sorted(found) if _fits(name, is_folder)]
+    shown = [
+        head + name + ("/" if is_folder else "")
+        for name, is_folder in sorted(found)
+        if not name.startswith(".") and (is_folder or name.endswith((".jsonl", ".jsonl.gz")))
+    ]
     return shown[:MOST_FILES]
 
 
-def _fits(name: str, is_folder: bool) -> bool:  # noqa: FBT001 - of a pair
-    return not name.startswith(".") and (is_folder or name.endswith((".jsonl", ".jsonl.gz")))
-
-
-def _shows(name: str, value: object) -> bool:
-    return not name.startswith("_") and not isinstance(value, ModuleType | type) and not inspect.isroutine(value)
-
-
 _FOUND: Mapping[str, Callable[[Known, str], Iterable[str]]] = {
-    "names": _agents,
-    "after": _agents,
-    "first_of": _agents,
-    "drop": _agents,
+    **dict.fromkeys(("names", "after", "first_of", "drop"), lambda known, _: known.agents),
     "plan": lambda known, _: known.plans,
     **dict.fromkeys(("model", "fallback", "cascade"), lambda known, _: known.models),
     "context": lambda known, _: [*known.contexts, *known.variables],
     "command": lambda _, __: VERBS,
-    "file": lambda _, fragment: _files(fragment),
-    "script": lambda _, fragment: _files(fragment),
-    "path": lambda _, fragment: _files(fragment),
+    **dict.fromkeys(("file", "script", "path"), lambda _, fragment: _files(fragment)),
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from traitlets import Bool, Dict, Enum, Float, Int, TraitType, Unicode
+from traitlets import Bool, Dict, Enum, Float, Int, Unicode
 from traitlets.config import Configurable
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, DEFAULT_TIMEOUT_S
@@ -137,16 +137,14 @@ class RunOption:
 
 
 def run_options() -> list[RunOption]:
-    found = [_run_option(name, trait) for name, trait in Settings.class_traits(field=bool).items()]
+    found: list[RunOption] = []
+    for name, trait in Settings.class_traits(field=bool).items():
+        kind = int if isinstance(trait, Int) else float if isinstance(trait, Float) else str
+        kind = duration if trait.metadata["unit"] == "S" else kind
+        tags, said = trait.metadata, str(trait.help).removesuffix(" 0 is none.")
+        found.append(RunOption(name, tags["field"], kind, tags["unit"], said))
     order = [one.name for one in fields(Policy)]
     return sorted(found, key=lambda option: order.index(option.field))
-
-
-def _run_option(name: str, trait: TraitType[Any, Any]) -> RunOption:
-    kind = int if isinstance(trait, Int) else float if isinstance(trait, Float) else str
-    kind = duration if trait.metadata["unit"] == "S" else kind
-    tags, said = trait.metadata, str(trait.help).removesuffix(" 0 is none.")
-    return RunOption(name, tags["field"], kind, tags["unit"], said)
 
 
 def policy_options(*, without: Container[str] = ()) -> list[Argument]:

@@ -10,7 +10,7 @@ from agent_magic.forecast.advice.advice import APPLIED, LEAST_S, LEAST_USD, Advi
 from agent_magic.forecast.estimate.value import Estimate
 from agent_magic.forecast.sweep import Sweep
 from agent_magic.measure.path import CriticalPath
-from agent_magic.measure.trial import Trial
+from agent_magic.measure.trial import Setting, Trial
 from agent_magic.record.display import ShownFrame, bundle_of
 from agent_magic.record.results import AgentResult
 from agent_magic.show.estimates import estimate_page
@@ -73,9 +73,9 @@ NOTHING: Final = " Nothing to apply: give it a larger budget, or fix the problem
 
 
 def trial_page(trial: Trial) -> Page:
-    places = {(one.model, one.effort): place for place, one in enumerate(trial.settings)}
+    places = {one: place for place, one in enumerate(trial.settings)}
     rows = [
-        _setting_row(row, trial.more_words(places[row["model"], row["effort"]]))
+        _setting_row(row, trial.more_words(places[Setting(*(row[name] for name in Setting._fields))]))
         for row in trial.frame.astype(object).where(trial.frame.notna(), None).to_dict("records")
     ]
     pairs = [
@@ -106,7 +106,7 @@ def trial_page(trial: Trial) -> Page:
 
 def _setting_row(row: dict[Any, Any], would_tell: str) -> tuple[str, ...]:
     known = {name: value for name, value in row.items() if _is_known(value)}
-    words = [str(known[name]).replace("claude-", "") for name in ("model", "effort") if known.get(name)]
+    words = [str(known[name]).replace("claude-", "") for name in Setting._fields if known.get(name)]
     errors = known.get("errors")
     verdict = str(known["verdict"]).replace("undecided", "within noise")
     verdict += f": {would_tell}" if would_tell else ""

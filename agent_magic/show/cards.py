@@ -110,20 +110,17 @@ def todo_page(frame: pd.DataFrame) -> Page:
     return Page([*lines, *([Line(unused, "soft")] if unused else [])])
 
 
-def model_facts(agent: Step) -> list[str]:
-    when = f"escalates if {single_line(agent.escalate)}" if agent.escalate else "escalates if the answer does not fit"
-    cascade = [f"cascade {' → '.join(map(single_line, agent.cascade))}", when] if agent.cascade else []
-    return [*cascade, *([f"falls back to {listed([*map(single_line, agent.fallback)])}"] if agent.fallback else [])]
-
-
 def step_facts(agent: Step, edges: Sequence[str] = (), items: int | None = None) -> list[str]:
     facts = [f"after {listed(edges)}"] if edges else []
+    when = f"escalates if {single_line(agent.escalate)}" if agent.escalate else "escalates if the answer does not fit"
+    cascade = [f"cascade {' → '.join(map(single_line, agent.cascade))}", when] if agent.cascade else []
     own = {} if agent.is_task else {name: single_line(note_of(agent, name)) for name in AGENT}
     facts += [
         word
         for word in (
             "" if agent.cascade else agent.model,
-            *model_facts(agent),
+            *cascade,
+            f"falls back to {listed([*map(single_line, agent.fallback)])}" if agent.fallback else "",
             own.pop("role", ""),
             agent.returns and f"returns {single_line(str(agent.returns))}",
             f"tools {listed([one.name for one in agent.tools], 12)}" if agent.tools else "",
@@ -141,16 +138,13 @@ def step_facts(agent: Step, edges: Sequence[str] = (), items: int | None = None)
 
 def _card(kind: str, name: str, facts: Sequence[str], warnings: Sequence[str]) -> dict[str, str]:
     lines = [" · ".join([f"{kind} {single_line(name)}", *facts]), *([" · ".join(warnings)] if warnings else [])]
-    return {"text/html": _html(kind, name, facts, warnings), "text/plain": "\n  ".join(lines)}
-
-
-def _html(kind: str, name: str, facts: Sequence[str], warnings: Sequence[str]) -> str:
     rest = "".join(f" · {escape(fact)}" for fact in facts)
     second = f'<br><span style="{WARN}">{escape(" · ".join(warnings))}</span>' if warnings else ""
-    return (
+    html = (
         f'{box()}<span style="{SOFT}">{kind}</span> <b>{escape(single_line(name))}</b>'
         f'<span style="{SOFT}">{rest}</span>{second}</div>'
     )
+    return {"text/html": html, "text/plain": "\n  ".join(lines)}
 
 
 def _flow_notes(step: Step) -> list[str]:

@@ -60,16 +60,13 @@ def estimate_page(estimate: Estimate, prompts: str = "", worth: str = "", *, hea
 
 
 def headline(estimate: Estimate) -> Line:
-    return Line(_headline(estimate), head=f"{estimate.plan}:")
-
-
-def _headline(estimate: Estimate) -> str:
     label = " (simulated)" if estimate.simulated else ""
     cost = dollars(None if estimate.cost is None else estimate.cost.likely)
     many, wall_s = steps(len(estimate.expected), estimate.tasks), estimate.wall_s
     usd = "" if estimate.cost is None else f"{dollars(estimate.cost.low)}–{dollars(estimate.cost.high)}, "
     sure = f"{usd}{seconds(wall_s.low)}–{seconds(wall_s.high)}; {SURE_BY[estimate.basis]}"
-    return f"{many}, about {cost}{label} and {seconds(wall_s.likely)} ({sure}). %agents run runs it."
+    words = f"{many}, about {cost}{label} and {seconds(wall_s.likely)} ({sure}). %agents run runs it."
+    return Line(words, head=f"{estimate.plan}:")
 
 
 def pilot_line(pilot: Pilot) -> str:

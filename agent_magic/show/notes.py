@@ -57,7 +57,9 @@ def closing(record: RunRecord, price: str = "", before: RunRecord | None = None,
     numbers = summarize(record)
     told = _failed(record, price) or _cut(numbers) or _reused(record, prices) or _fine(record, numbers, prices)
     by = "" if numbers.failed else held(numbers)  # what failed matters more
-    line = Line(" · ".join(filter(None, [told.happened, _cost(record, numbers), by])), told.tone)
+    spent = "cost unknown" if known(numbers.cost_usd) is None else cost(numbers)
+    spent += " (simulated)" if record.simulated else ""
+    line = Line(" · ".join(filter(None, [told.happened, spent, by])), told.tone)
     steps = [Line(one, "soft") for one in (_again(before, record), told.step) if one]
     return Page([line, *steps, *_answers(record)])
 
@@ -67,11 +69,6 @@ def _again(before: RunRecord | None, record: RunRecord) -> str:
         return ""
     parts = [f"{number:,} with {reason}" for reason, number in bought_again(before, record).items()]
     return f"asked again: {', '.join(parts)}." if parts else ""
-
-
-def _cost(record: RunRecord, numbers: Summary) -> str:
-    label = " (simulated)" if record.simulated else ""
-    return f"{'cost unknown' if known(numbers.cost_usd) is None else cost(numbers)}{label}"
 
 
 def _failed(record: RunRecord, price: str) -> _Next | None:
@@ -241,7 +238,8 @@ def closed_note(record: RunRecord, policy: Policy) -> str:
 
 
 def races_note(record: RunRecord) -> str:
-    twice = _asked_twice(record)
+    steps = [(one.hedges, record[one.name]) for one in record.plan.firsts if one.hedges]  # places have none
+    twice = [(record[first], place) for first, place in steps if place.attempts]
     lost = [one for one in record.results if one.kind == BEATEN and one.attempts]
     others = [one for one in lost if all(one not in pair for pair in twice)]
     told: list[str] = []
@@ -271,11 +269,6 @@ def degraded_note(record: RunRecord) -> str:
     how += ["with effort low"] if efforts else []
     names = listed([one.name for one in found], _MOST_NAMED)
     return f"Degraded, since the budget or the time was short: {names}; {' and '.join(how)}."
-
-
-def _asked_twice(record: RunRecord) -> list[tuple[AgentResult, AgentResult]]:
-    steps = [(one.hedges, record[one.name]) for one in record.plan.firsts if one.hedges]  # places have none
-    return [(record[first], place) for first, place in steps if place.attempts]
 
 
 def _told_cost(lost: Sequence[AgentResult], record: RunRecord) -> str:

@@ -354,18 +354,14 @@ class _Lean(ast.NodeTransformer):
         is_text = isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         return None if is_text else self.generic_visit(node)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        return self._plain(node)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
-        return self._plain(node)
-
-    def _plain(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.AST:
         given, node.returns = node.args, None
         for one in (*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg):
             if one is not None:
                 one.annotation = None
         return self._inside(node, in_function=True)
+
+    visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815 - the name that `ast` looks for
 
     def _inside(self, node: _Scope, *, in_function: bool) -> ast.AST:
         before, self._in_function = self._in_function, in_function

@@ -257,8 +257,5 @@ def _bar_sign(state: str, *, is_unicode: bool) -> str:
 
 def terminal_view(record: RunRecord, stream: TextIO | None = None) -> LineView | TableView:
     out = sys.stdout if stream is None else stream
-    return TableView(record, out) if _moves(out) else LineView(record, out)
-
-
-def _moves(stream: TextIO) -> bool:
-    return stream.isatty() and os.environ.get("TERM", "") not in {"dumb", "unknown"}
+    moves = out.isatty() and os.environ.get("TERM", "") not in {"dumb", "unknown"}
+    return TableView(record, out) if moves else LineView(record, out)

@@ -248,7 +248,9 @@ def took(result: AgentResult) -> str:
 
 
 def result_facts(result: AgentResult, source: str | None = None) -> list[str]:
-    found = ["task" if result.is_task else single_line(models_of(result))]
+    last = result.attempts[-1].model if result.attempts else ""
+    models = f"{result.model}, {result.moved_by} to {last}" if result.moved_by else result.model
+    found = ["task" if result.is_task else single_line(models)]
     if result.finished_s is not None and result.started_s is not None:
         found.append(took(result))
     if total_tokens_of(result) is not None:
@@ -259,11 +261,6 @@ def result_facts(result: AgentResult, source: str | None = None) -> list[str]:
     files = result.artifacts
     found += [f"wrote {listed(files, 3)}"] if files else []
     return [*found, *filter(None, [source_word(source or result.source)])]
-
-
-def models_of(result: AgentResult) -> str:
-    last = result.attempts[-1].model if result.attempts else ""
-    return f"{result.model}, {result.moved_by} to {last}" if result.moved_by else result.model
 
 
 def many_of(result: AgentResult) -> list[str]:

@@ -46,9 +46,10 @@ def result_text(result: AgentResult) -> str:
 def result_html(result: AgentResult) -> str:
     state, trouble = state_of(result), _trouble(result)
     facts = "".join(f" · {escape(fact)}" for fact in [STATES[state].word, *result_facts(result)])
-    lost = f'<div style="color:{_ink("fail")}">{escape(trouble)}</div>' if trouble else ""
+    inks = inks_of("light")
+    lost = f'<div style="color:{inks["fail"]}">{escape(trouble)}</div>' if trouble else ""
     return (
-        box(_ink("line" if state in "pkc" else STATES[state].ink))
+        box(inks["line" if state in "pkc" else STATES[state].ink])
         + f'<div><b>{escape(single_line(result.name))}</b><span style="{SOFT}">{facts}</span></div>'
         + f"{lost}{folded(result.text)}</div>"
     )
@@ -137,10 +138,6 @@ def _first_lines(text: str) -> list[str]:
     if sum(map(len, shown)) < sum(map(len, lines)):
         shown.append(f"… {len(text):,} characters in all: .text")
     return shown
-
-
-def _ink(name: str) -> str:
-    return inks_of("light")[name]
 
 
 EVERY_S: Final = 0.25

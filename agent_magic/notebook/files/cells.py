@@ -37,7 +37,7 @@ from agent_magic.notebook.files.scripts import unread, value_of
 from agent_magic.notebook.session import DEFAULT_PLAN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from agent_magic.api import Run
     from agent_magic.declare.plan import Plan
@@ -239,13 +239,6 @@ def plan_data(found: Found, name: str) -> tuple[dict[str, Any], dict[str, int | 
     return plan, unknown
 
 
-def _variables(plan: Plan, known: Mapping[str, Any] | None, contexts: Collection[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the values that a cell can assign."""
-    for name, value in (plan.values if known is None else known).items():
-        if name not in contexts and name.isidentifier():
-            yield name, value
-
-
 def to_notebook(
     plan: Plan, run: str = "", *, steps: Sequence[Step] = (), known: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
@@ -261,7 +254,11 @@ def to_notebook(
     ]
     named = "" if plan.name == "agents" else f" --plan {plan.name}"
     contexts = _contexts(plan, named)
-    values = [_assigned(name, value) for name, value in _variables(plan, known, contexts)]
+    values = [
+        _assigned(name, value)
+        for name, value in (plan.values if known is None else known).items()
+        if name not in contexts and name.isidentifier()
+    ]
     if any(" = am." in one or "[am." in one for one in values):
         values.insert(0, "import agent_magic as am\n")
     if values:

@@ -131,7 +131,7 @@ if __name__ == "__main__":
 def to_script(plan: Mapping[str, Any], *, title: str, unknown: Mapping[str, int | None], run: str = "") -> str:
     agents = "\n".join(_agent(row) for row in plan["agents"])
     return SCRIPT.format(
-        title=_plain_line(title),
+        title=" ".join(title.replace("\\", "/").replace('"', "'").split()),
         values=_values(plan["values"], unknown),
         agents=agents,
         contexts=_contexts(plan.get("contexts") or {}),
@@ -139,10 +139,6 @@ def to_script(plan: Mapping[str, Any], *, title: str, unknown: Mapping[str, int 
         name=plan["name"],
         policy=_policy(run),
     )
-
-
-def _plain_line(text: str) -> str:
-    return " ".join(text.replace("\\", "/").replace('"', "'").split())
 
 
 def _values(values: Mapping[str, Any], unknown: Mapping[str, int | None]) -> str:
@@ -233,12 +229,9 @@ def from_script(text: str) -> tuple[dict[str, Any], str]:
     if contexts:
         plan["contexts"] = {one.get("name"): one.get("text") for one in contexts}
     policies = [reader.call(node, "Policy", POLICY) for node in calls if _called(node) == "Policy"]
-    return plan, _run_options(policies[0] if policies else {})
-
-
-def _run_options(policy: Mapping[str, Any]) -> str:
-    given = {option.flag: policy.get(option.field) for option in run_options()}
-    return " ".join(f"{flag} {value}" for flag, value in given.items() if value is not None)
+    policy = {} if not policies else policies[0]
+    options_of_run = {option.flag: policy.get(option.field) for option in run_options()}
+    return plan, " ".join(f"{flag} {value}" for flag, value in options_of_run.items() if value is not None)
 
 
 def _called(node: ast.AST) -> str:

@@ -11,14 +11,13 @@ from IPython.core.error import UsageError
 
 from agent_magic.api.sharing import share
 from agent_magic.declare.units import plural
-from agent_magic.notebook.command import CommandContext, Verb, argument
+from agent_magic.notebook.command import CommandContext, Verb, argument, path_of
 from agent_magic.notebook.files.sharing import beside, holds, notebook_of, stamp_bundle, worth_sharing
 from agent_magic.notebook.front_end import display_bundle, note, say
 from agent_magic.notebook.session import PINNED
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.cassette.writing import check_for_secrets, only_hash
-from agent_magic.record.files import inside
 from agent_magic.show.run_page import PYODIDE
 
 if TYPE_CHECKING:
@@ -42,10 +41,6 @@ def pace_of(word: str | None) -> float | None:
     if not 0 < pace < math.inf:
         raise UsageError(f"--pace must be real, or a number > 0 such as 4 for four times as fast, got {word!r}.")
     return pace
-
-
-def _path(given: Namespace) -> Path:
-    return Path(given.file).expanduser() if given.anywhere else inside(given.file, Path.cwd())
 
 
 _TEXT_OPTIONS: Final = (
@@ -72,7 +67,7 @@ def _share(ctx: CommandContext, given: Namespace) -> None:
     told = given.notebook or (given.file if given.file and given.file.endswith(".ipynb") else None)
     notebook = _saved(told, given) if told else notebook_of(names, os.environ)
     if given.file and given.file != told:
-        cassette = _path(given)
+        cassette = path_of(given.file, given)
     elif notebook is not None:
         cassette = beside(notebook)
     elif os.environ.get(PINNED):  # `agent-magic replay` executes all cells of a shared notebook, this one too
@@ -95,21 +90,21 @@ def _share(ctx: CommandContext, given: Namespace) -> None:
 
 
 def _share_page(ctx: CommandContext, given: Namespace) -> None:
-    path = Path(given.page).expanduser() if given.anywhere else inside(given.page, Path.cwd())
+    path = path_of(given.page, given)
     redact, run = _redaction(ctx, given), ctx.session.last_run()
     size = run.to_page(path, redact=redact, allow=given.allow, python=given.python).stat().st_size
     say(f"{path.name}: {size / 1e3:,.0f} KB, to be opened in any browser. It holds the recording too.")
 
 
 def _saved(name: str, given: Namespace) -> Path:
-    path = Path(name).expanduser() if given.anywhere else inside(name, Path.cwd())
+    path = path_of(name, given)
     if not path.is_file():
         raise UsageError(f"{name!r} does not exist. Save the notebook first, or check its name.")
     return path
 
 
 def _record(ctx: CommandContext, given: Namespace) -> None:
-    run, path, redact = ctx.session.last_run(), _path(given), _redaction(ctx, given)
+    run, path, redact = ctx.session.last_run(), path_of(given.file, given), _redaction(ctx, given)
     try:
         check_for_secrets([run.record], path.name, allow=given.allow, redact=redact)
         calls = run.save(path, redact=redact)
@@ -124,7 +119,7 @@ def _replay(ctx: CommandContext, given: Namespace) -> None:
         raise UsageError(
             "--strict and --fill cannot be combined: one raises for what is not in the file, the other buys it."
         )
-    cassette = read_cassette(_path(given))
+    cassette = read_cassette(path_of(given.file, given))
     ctx.session.insert(Deck(cassette, fill=given.fill, pace=pace_of(given.pace)))
     more = " Its answers are simulated." if cassette.simulated else ""
     more += " Its texts were removed or replaced." if cassette.redacted else ""

@@ -317,8 +317,8 @@ VERBS = {
                 "where",
                 nargs="?",
                 metavar="WHERE",
-                help="simulator: the mock server. api: the real one. URL: a server of the same API. chat URL: a server of "
-                "the chat completions API. dask: the current provider, over workers. Or a variable with a provider.",
+                help="simulator: the mock server. api: the real one. URL: a server of the same API. chat URL: a server "
+                "of the chat completions API. dask: the current provider, over workers. Or a variable with a provider.",
             ),
             argument(
                 "address", nargs="?", metavar="ADDRESS", help="After chat: its address. After dask: its scheduler."

@@ -14,11 +14,10 @@ from agent_magic.declare.cells import to_cell
 from agent_magic.declare.declared import declared
 from agent_magic.declare.units import dollars, plural
 from agent_magic.errors import PlanError
-from agent_magic.notebook.command import CommandContext, Verb, argument, one_of
+from agent_magic.notebook.command import CommandContext, Verb, argument, one_of, path_of
 from agent_magic.notebook.files.cells import Kept, load_session, save_session
 from agent_magic.notebook.front_end import cell_of, note, put_cell, say
 from agent_magic.notebook.verbs.results import newest_run, whose
-from agent_magic.record.files import inside
 from agent_magic.show.text import listed
 
 if TYPE_CHECKING:
@@ -171,19 +170,15 @@ _SESSION_OPTIONS: Final = (
 )
 
 
-def _session_path(given: Namespace) -> Path:
-    return Path(given.file).expanduser() if given.anywhere else inside(given.file, Path.cwd())
-
-
 def _save(ctx: CommandContext, given: Namespace) -> None:
-    kept = save_session(ctx.session, _session_path(given))
+    kept = save_session(ctx.session, path_of(given.file, given))
     say(f"Saved in {given.file}: {_told(kept)}. It has your prompts and answers: it is yours, not for sharing.")
     if kept.left_out:
         note(f"functions are not in it, run their cells again: {', '.join(kept.left_out)}")
 
 
 def _load(ctx: CommandContext, given: Namespace) -> Run | None:
-    kept = load_session(ctx.session, _session_path(given), ctx.shell.user_ns, cell_of(ctx.shell))
+    kept = load_session(ctx.session, path_of(given.file, given), ctx.shell.user_ns, cell_of(ctx.shell))
     say(f"Loaded from {given.file}: {_told(kept)}.")
     return ctx.session.last if kept.runs else None
 

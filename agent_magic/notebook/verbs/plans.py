@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
@@ -20,7 +19,7 @@ from agent_magic.forecast.advice.advice import Advice, lint
 from agent_magic.forecast.loads import LOADS, loads_frame, places_words, under_load, verdict_on
 from agent_magic.live.ahead import statuses
 from agent_magic.measure.plans import todo_frame, todo_markdown
-from agent_magic.notebook.command import NAMES, OF_PLAN, CommandContext, Verb, argument, one_of
+from agent_magic.notebook.command import NAMES, OF_PLAN, CommandContext, Verb, argument, one_of, path_of
 from agent_magic.notebook.declaring import PARSERS, tool_lines_note
 from agent_magic.notebook.files.cells import to_notebook
 from agent_magic.notebook.front_end import (
@@ -41,7 +40,6 @@ from agent_magic.notebook.verbs.cassettes import pace_of
 from agent_magic.notebook.verbs.runs import PLAN_OPTIONS, RUN_OPTIONS
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.display import single_line
-from agent_magic.record.files import inside
 from agent_magic.show.cards import step_facts, todo_page
 from agent_magic.show.page import Column, Fold, Line, Page, Table, Words
 from agent_magic.show.states import STATES, states_of
@@ -125,7 +123,10 @@ def declared_page(
     head = Line(f"{steps_of(frozen)}.", head=f"{plan}:")
     declared = [one.with_defaults(model=model) for one in registry.agents]
     table = _table(frozen, registry, declared, last, gone)
-    return Page([head, table, *contexts, *notes, *_missing(undefined), *_gone(gone, plan), *_next(stale)])
+    changed = [Line(f"{listed(stale)}; %agents run asks these again.", head="stale since their last run:")]
+    step = Line("%agents plan shows prompts and price, %agents run runs the plan.", "soft")
+    notes += [*_missing(undefined), *_gone(gone, plan), *(changed if stale else []), step]
+    return Page([head, table, *contexts, *notes])
 
 
 def _table(
@@ -167,12 +168,6 @@ def _last_words(session: Session, plan: str) -> dict[str, str]:
 
 def _missing(undefined: Mapping[str, Sequence[str]]) -> list[Line]:
     return [Line(f"{name}: not defined yet: {', '.join(names)}", "warn") for name, names in undefined.items() if names]
-
-
-def _next(stale: Sequence[str]) -> list[Line]:
-    changed = [Line(f"{listed(stale)}; %agents run asks these again.", head="stale since their last run:")]
-    step = Line("%agents plan shows prompts and price, %agents run runs the plan.", "soft")
-    return [*(changed if stale else []), step]
 
 
 def _gone(names: Sequence[str], plan: str) -> list[Line]:
@@ -248,7 +243,7 @@ def _export(ctx: CommandContext, given: Namespace) -> None:
     data = to_notebook(plan, steps=registry.agents, known=known) if as_cells else plan.to_dict()
     ending = ".ipynb" if as_cells else ".json"
     name = given.file or plan.name + ending
-    path = Path(name).expanduser() if given.anywhere else inside(name, Path.cwd())
+    path = path_of(name, given)
     try:
         path.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:

@@ -44,14 +44,14 @@ async def _doctor(ctx: CommandContext, _: Namespace) -> None:
     provider = await _provider(ctx)
     checks = [*provider, _prices(ctx), _ledger(ctx), _graphviz(), _live_view(ctx), _versions()]
     wrong = [one.what for one in checks if one.mark == WRONG]
-    head = f"look at: {', '.join(wrong)}" if wrong else f"everything is set up. {_next(ctx)}"
+    if wrong:
+        head = f"look at: {', '.join(wrong)}"
+    elif ctx.session.plans:
+        head = "everything is set up. %agents plan shows what would be sent, and what it may cost."
+    else:
+        declares = "%%agent NAME, with a prompt below it, declares an agent; %agents preset lists ready plans."
+        head = f"everything is set up. {declares}"
     show_page(Page([Line(head, head="doctor:"), Table(COLUMNS, checks)]), graphic=is_kernel(ctx.shell))
-
-
-def _next(ctx: CommandContext) -> str:
-    if ctx.session.plans:
-        return "%agents plan shows what would be sent, and what it may cost."
-    return "%%agent NAME, with a prompt below it, declares an agent; %agents preset lists ready plans."
 
 
 async def _provider(ctx: CommandContext) -> list[Check]:

@@ -49,7 +49,10 @@ def _size(ctx: CommandContext, given: Namespace) -> None:
         raise UsageError(
             "The last run bought no answers, so it has no numbers of a job. %agents run --fresh buys them again."
         )
-    blocks: list[Block] = [_job_line(run)]
+    totals = run.totals
+    words = f"{plural(_requests(run), 'request')}, {count(totals.tokens)} tokens, {dollars(totals.cost_usd)}"
+    job = Line(f"{words}, {seconds(totals.agent_s)} of work.", head="One job is the last run:")
+    blocks: list[Block] = [job]
     is_limited = any(one is not None for one in limits.rates.values())
     if is_limited or (given.jobs is None and given.monthly is None and given.value is None):
         blocks += _carried(run, limits)
@@ -87,12 +90,6 @@ def month_of(runs: Iterable[PastRun], now: datetime, *, simulated: bool) -> Mont
 
 def _requests(run: Run) -> int:
     return len(run.record.facts.answered)
-
-
-def _job_line(run: Run) -> Line:
-    totals = run.totals
-    words = f"{plural(_requests(run), 'request')}, {count(totals.tokens)} tokens, {dollars(totals.cost_usd)}"
-    return Line(f"{words}, {seconds(totals.agent_s)} of work.", head="One job is the last run:")
 
 
 def _carried(run: Run, limits: Limits) -> list[Block]:

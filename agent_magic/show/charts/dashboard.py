@@ -164,9 +164,9 @@ def _ranked(by: Mapping[str, list[T]], inks: Sequence[str], others: str) -> list
 
 def _workers(record: RunRecord, x: Scale, until_s: float) -> tuple[list[Panel], list[Look]]:
     by: dict[str, list[tuple[float, float]]] = {}
-    for one in record.attempts:
+    for one in record.facts.ended:
         if one.worker:
-            by.setdefault(one.worker, []).append((one.granted_s, until_s if one.ended is None else one.ended.at_s))
+            by.setdefault(one.worker, []).append((one.granted_s, until_s if one.ended_s is None else one.ended_s))
     ranked, ends = _ranked(by, WORKER_INKS, "other workers"), [until_s * number / BINS for number in range(1, BINS + 1)]
     if not ranked:
         return [], []

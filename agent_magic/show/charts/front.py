@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from agent_magic.declare.units import dollars, plural
 from agent_magic.declare.validation import must_be
 from agent_magic.errors import DeclarationError
+from agent_magic.measure.trial import Setting
 from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.marks import Line, Look, Panel, Point, Scale, around, numbers, place_label
 from agent_magic.show.charts.tradeoff import HEIGHT, dollar_tick, is_number, looks_of, pareto, rows_of, scenarios_of
@@ -21,7 +22,7 @@ from agent_magic.show.markup import fit, width_px
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent_magic.measure.trial import Setting, Trial
+    from agent_magic.measure.trial import Trial
     from agent_magic.show.charts.chart import Chart
     from agent_magic.show.charts.marks import Box, Mark
     from agent_magic.show.theme import Theme
@@ -88,7 +89,7 @@ def _measured(trial: Trial) -> list[Scored]:
     rows: list[dict[Any, Any]] = trial.frame.to_dict("records")
     found: list[Scored] = []
     for row in rows:
-        words = [str(row[name]).replace("claude-", "") for name in ("model", "effort") if isinstance(row[name], str)]
+        words = [str(row[name]).replace("claude-", "") for name in Setting._fields if isinstance(row[name], str)]
         if not (is_number(row["score"]) and is_number(row["run_usd"])):
             continue
         score = float(row["score"])

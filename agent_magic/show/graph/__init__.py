@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from agent_magic.record.display import single_line
 from agent_magic.show.graph.layout import fold, lay_out
@@ -16,7 +17,7 @@ from agent_magic.show.text import plan_text, run_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from graphviz import Digraph
+    from graphviz import Digraph  # pyright: ignore[reportMissingTypeStubs]
 
     from agent_magic.declare.plan import Plan
     from agent_magic.record.results import RunRecord
@@ -63,25 +64,21 @@ def cards_layout(plan: Plan) -> Layout | None:
 
 def digraph(plan: Plan) -> Digraph:
     """Draw a rank per layer; order-only edges are dashed, tasks are octagons."""
-    from graphviz import Digraph
-
+    graphviz: Any = importlib.import_module("graphviz")  # it ships no types
+    # No HTML, no escapes such as `\N`, no entities.
+    title, *labels = (
+        graphviz.escape(single_line(name).replace("&", "&amp;"))
+        for name in (plan.name, *(one.name for one in plan.agents))
+    )
     look = {"shape": "box", "style": "rounded", "fontname": "Helvetica"}
-    graph = Digraph(_text(plan.name), graph_attr={"rankdir": "LR"}, node_attr=look)
+    graph = graphviz.Digraph(title, graph_attr={"rankdir": "LR"}, node_attr=look)
     for layer in plan.dag.layers():
         with graph.subgraph() as rank:
             rank.attr(rank="same")
             for number in layer:
-                shape = "octagon" if plan.agents[number].is_task else None
-                rank.node(f"n{number}", label=_text(plan.agents[number].name), shape=shape)
+                rank.node(f"n{number}", label=labels[number], shape="octagon" if plan.agents[number].is_task else None)
     for child, before in enumerate(plan.dag.parents):
         for parent in before:
             is_order = plan.agents[parent].name not in plan.inputs[child]
             graph.edge(f"n{parent}", f"n{child}", style="dashed" if is_order else None)
     return graph
-
-
-def _text(name: str) -> str:
-    r"""Escape a name for Graphviz: no HTML, no escapes such as `\N`, no entities."""
-    from graphviz import escape
-
-    return escape(single_line(name).replace("&", "&amp;"))

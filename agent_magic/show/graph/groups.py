@@ -218,10 +218,12 @@ def _grouped(plan: Plan) -> tuple[Group, ...]:
     step = -(-plan.dag.depth // MOST_COLUMNS) or 1
     spans = _collect(len(plan), lambda agent: layers[agent] // step)
     last = plan.dag.depth - 1
-    return tuple(
-        Group(_span(key * step, min(last, key * step + step - 1)), "", agents=tuple(spans[key]))
-        for key in sorted(spans)
-    )
+    found_groups: list[Group] = []
+    for key in sorted(spans):
+        first, end = key * step, min(last, key * step + step - 1)
+        label = f"layer {first}" if first == end else f"layers {first} to {end}"
+        found_groups.append(Group(label, "", agents=tuple(spans[key])))
+    return tuple(found_groups)
 
 
 def _tells_more(found: dict[tuple[int, str], list[int]], depth: int) -> bool:
@@ -234,10 +236,6 @@ def _collect(count: int, key: Callable[[int], K]) -> dict[K, list[int]]:
     for agent in range(count):
         found.setdefault(key(agent), []).append(agent)
     return found
-
-
-def _span(first: int, last: int) -> str:
-    return f"layer {first}" if first == last else f"layers {first} to {last}"
 
 
 def beginning(name: str) -> str:
@@ -277,8 +275,9 @@ def _group_card(group: Group, box: Box, face: Face) -> Iterator[str]:
     _, share, done, rest, tone, who, answer = face
     room, wide = rest_room(box), line_room(box)
     look = "n gr" if group.is_one else "n gr st"
+    hint = " · ".join(filter(None, (group.label, group.where, done, rest, who, answer)))
     yield f'<g class="{look} s-{tone}" transform="translate({number(box.x)} {number(box.y)})">'
-    yield f"<title>{escape(group_hint(group, face))}</title>"
+    yield f"<title>{escape(single_line(hint))}</title>"
     if not group.is_one:
         yield element("rect", class_="under", x=5, y=5, width=box.w, height=box.h, rx=8)
     yield f'<rect class="c" width="{number(box.w)}" height="{number(box.h)}" rx="8"/>'
@@ -308,11 +307,6 @@ def rest_room(box: Box) -> float:
 
 def line_room(box: Box) -> float:
     return box.w - 2 * LINE_X
-
-
-def group_hint(group: Group, face: Face) -> str:
-    parts = (group.label, group.where, face.done, face.rest, face.who, face.answer)
-    return single_line(" · ".join(part for part in parts if part))
 
 
 def arcs(counts: Sequence[int]) -> list[tuple[float, float]]:

@@ -412,17 +412,14 @@ class Faces:
         if failed:
             more = f" +{len(failed) - MOST_NAMED:,}" if len(failed) > MOST_NAMED else ""
             return "failed: " + ", ".join(self._name(group, record, agent) for agent in failed[:MOST_NAMED]) + more
-        if unmet := self._unmet(group, record):
-            return unmet
+        last = [agent for agent in self._sheet.groups[group].agents if self._states[agent] == CAPPED]
+        capped = capped_steps(record) if last else {}
+        if missed := unmet(next((capped[agent] for agent in last if agent in capped), None)):
+            return missed
         slowest = self._slowest[group]
         if slowest is None or not record.results[slowest].work_s:
             return ""
         return f"slowest: {self._name(group, record, slowest)}, {took(record.results[slowest])}"
-
-    def _unmet(self, group: int, record: RunRecord) -> str:
-        last = [agent for agent in self._sheet.groups[group].agents if self._states[agent] == CAPPED]
-        capped = capped_steps(record) if last else {}
-        return unmet(next((capped[agent] for agent in last if agent in capped), None))
 
     def _said(self, group: int, record: RunRecord) -> str:
         agent = self._answer[group]

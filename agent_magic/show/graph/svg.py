@@ -226,14 +226,12 @@ def _cards(scene: Scene, plan: Plan, layout: Layout, *, live: bool) -> str:
     flows = scene.flows or (0,) * len(scene.nodes)
     # Edges of the critical path are drawn last. The live view finds edges by order, and raises them itself.
     edges = layout.edges if live else sorted(layout.edges, key=lambda edge: (edge.parent, edge.child) in steps)
-    parts += [
-        '<g class="es">',
-        *(
-            _edge(edge, flows[edge.parent], on=(edge.parent, edge.child) in steps, passes=passes(plan, edge))
-            for edge in edges
-        ),
-        "</g>",
-    ]
+    parts.append('<g class="es">')
+    for edge in edges:
+        on_path = " on" if (edge.parent, edge.child) in steps else ""
+        width = f"f{flows[edge.parent]}" if passes(plan, edge) else "a"
+        parts.append(f'<path class="e{on_path} {width}" d="{path_data(edge.points)}"/>')
+    parts.append("</g>")
     parts += [
         _card(node, box, on=agent in on, live=live)
         for agent, (node, box) in enumerate(zip(scene.nodes, layout.nodes, strict=True))
@@ -249,11 +247,6 @@ def _band(depth: int, box: Box) -> str:
 def passes(plan: Plan, edge: EdgePath) -> bool:
     """True if the child reads its parent's answer, rather than only waiting for it."""
     return plan.agents[edge.parent].name in plan.inputs[edge.child]
-
-
-def _edge(edge: EdgePath, flow: int, *, on: bool, passes: bool) -> str:
-    look = f"e{' on' if on else ''} {f'f{flow}' if passes else 'a'}"
-    return f'<path class="{look}" d="{path_data(edge.points)}"/>'
 
 
 def _card(node: NodeView, box: Box, *, on: bool, live: bool) -> str:

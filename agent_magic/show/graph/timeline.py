@@ -198,7 +198,9 @@ class Shades:
 
     def _spread(self, group: int, until_s: float) -> None:
         while until_s > self.bin_s * MOST_BINS:
-            self._double()
+            self.bin_s *= 2
+            for busy in self._busy:
+                busy[:] = [sum(busy[place : place + 2]) for place in range(0, len(busy), 2)]
         busy, at, running = self._busy[group], self._last_s[group], self.running[group]
         if until_s <= at:
             return
@@ -208,11 +210,6 @@ class Shades:
                 start, end = max(at, place * self.bin_s), min(until_s, (place + 1) * self.bin_s)
                 busy[place] += running * max(0.0, end - start)
         self._last_s[group] = until_s
-
-    def _double(self) -> None:
-        self.bin_s *= 2
-        for busy in self._busy:
-            busy[:] = [sum(busy[place : place + 2]) for place in range(0, len(busy), 2)]
 
     def _bin(self, at_s: float) -> int:
         return int(at_s / self.bin_s)

@@ -259,8 +259,9 @@ def make_live_view(
                 view.watched, view.keeps = True, keeps or (view.is_over and view.keeps)
                 widget.is_shown = True
             case {"cmd": "detail", "agent": int(agent)} if 0 <= agent < len(plan):
-                details = details_of(record, agent, arriving(agent) if arriving else "")
-                widget.send({"detail": {**details, "edits": edit is not None and is_editable(record, agent)}})
+                details, result = details_of(record, agent, arriving(agent) if arriving else ""), record.results[agent]
+                answered = record.ended_s is not None and bool(result.attempts) and not result.is_task
+                widget.send({"detail": {**details, "edits": edit is not None and answered}})
             case {"cmd": "edit"} if edit is not None and view.is_over:
                 widget.send({"edit": _edited(content, plan, edit)})
             case _ if view.is_over:
@@ -434,11 +435,6 @@ def details_of(record: RunRecord, agent: int, text: str = "") -> dict[str, Any]:
         "rendered": markdown_html(result.text[:MOST_ANSWER]) if is_text else "",
         "pictures": thumbnails(result.attempts[-1].request.files) if result.attempts else [],
     }
-
-
-def is_editable(record: RunRecord, agent: int) -> bool:
-    result = record.results[agent]
-    return record.ended_s is not None and bool(result.attempts) and not result.is_task
 
 
 def _is_turn(result: AgentResult) -> bool:
