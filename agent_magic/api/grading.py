@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from agent_magic.api.running import run_plan
 from agent_magic.declare.agent import Agent
@@ -22,7 +22,7 @@ from agent_magic.measure.judge import Judge, compared, compared_rows, judged, to
 from agent_magic.measure.metrics import total_cost
 from agent_magic.measure.scores import FEW, NO_TRUTH, answer_key, answers_of, grade_by, keep_grades, score_rows, why_not
 from agent_magic.measure.trial import Setting, Stopped, Trial, Tried
-from agent_magic.measure.truths import check_truths, grade_truth, score_answers
+from agent_magic.measure.truths import by_agent, check_truths, grade_truth, score_answers
 from agent_magic.record.prices import Prices, asking_usd
 from agent_magic.show.displays import Progress
 
@@ -151,7 +151,7 @@ def rows_to_try(record: RunRecord, target: str, *, truth: Any = None, grader: Gr
         why = "asks for several rows at once (--group)" if part.asked else "has no answer of a model of its own"
         raise PlanError(f"A trial asks row by row, and {name!r} {why}. Declare it without, run, try, and put it back.")
     if truth is not None:
-        found = grade_truth(answers, target, _by_key(answers, truth))
+        found = grade_truth(answers, target, truth)
         check_truths(found, target)
         known = zip(answers, found.grades, strict=True)
         return Rows(answers, [one for one, grade in known if grade.error != NO_TRUTH])
@@ -194,7 +194,7 @@ class _Trial:
 
     async def _ask_all(self) -> Stopped:
         options, racing = self._options, list(range(len(self._options.settings)))
-        batches = _batches(self._gradable, replace(options, truth=_by_key(self._answers, options.truth)))
+        batches = _batches(self._gradable, _by_agent(self._answers, options))
         total = sum(map(len, batches)) * len(racing)
         with Progress("answers") as progress:
             for batch in batches:
@@ -258,7 +258,7 @@ class _Trial:
             self._pay(frame.attrs["cost_usd"], frame.attrs["committed_usd"])
             name = options.grader.name
         else:
-            how: Any = {"truth": _by_key(self._answers, options.truth), "grader": options.grader, "part": True}
+            how: Any = {"truth": _by_agent(self._answers, options).truth, "grader": options.grader, "part": True}
             name = str(score_answers(done, self._book, options.target, **how).loc[0, "grader"])
         answered = [one.result for one in answers]
         grades = [
@@ -298,7 +298,7 @@ def trial_plans(kind: type[P], record: RunRecord, options: TrialOptions) -> tupl
     """Return one plan per setting, with its sampled rows or (`until`) all, and the rows with a truth in words."""
     check_integer("n", options.n)
     found = rows_to_try(record, options.target, truth=options.truth, grader=options.grader)
-    batches = _batches(found.gradable, replace(options, truth=_by_key(found.all, options.truth)))
+    batches = _batches(found.gradable, _by_agent(found.all, options))
     rows = [one for batch in batches for one in batch]
     return [_plan_of(kind, record, setting, rows) for setting in options.settings], found.words
 
@@ -325,7 +325,7 @@ def _strata(answers: Sequence[Answered], options: TrialOptions) -> list[str]:
     if isinstance(truths, str):
         found = [str(one.row.get(truths)) for one in answers]
     elif truths is not None:
-        found = [str(truths.get(one.key)) for one in answers]
+        found = [str(truths.get(one.result.name)) for one in answers]
     else:
         found = [one.result.text for one in answers]
     return found if len(set(found)) <= max(2, options.n // 2) else [""] * len(found)
@@ -373,11 +373,7 @@ def trials_before(record: RunRecord, grades: GradeBook, prices: Prices | None) -
     return found
 
 
-def _by_key(answers: Sequence[Answered], truth: Any) -> Any:
-    """Return truths that fit any part of the rows: a list becomes a mapping by the rows' keys."""
-    if not isinstance(truth, list | tuple):
-        return truth.to_dict() if hasattr(truth, "to_dict") else truth
-    values: list[Any] = [*cast("Sequence[Any]", truth)]
-    if len(values) != len(answers):
-        raise DeclarationError(f"truth has {len(values)} values for {len(answers)} rows.", hint="Give one for each.")
-    return dict(zip([one.key for one in answers], values, strict=True))
+def _by_agent(answers: Sequence[Answered], options: TrialOptions) -> TrialOptions:
+    """Return options whose truths fit any part of the rows."""
+    truth = options.truth
+    return options if truth is None or isinstance(truth, str) else replace(options, truth=by_agent(answers, truth))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -14,7 +14,7 @@ from agent_magic.declare.answers.lenient import is_decimal
 from agent_magic.declare.answers.schema import alternatives_of, choices_of, fields_of, reached, schema_of
 from agent_magic.declare.units import plural
 from agent_magic.declare.validation import is_number
-from agent_magic.declare.values import plain_scalar
+from agent_magic.declare.values import plain_scalar, read_array, read_table
 from agent_magic.errors import DeclarationError, InvalidAnswer, NoValue, did_you_mean, shown_value
 from agent_magic.measure.intervals import share_interval
 from agent_magic.measure.scores import (
@@ -186,21 +186,53 @@ def _truth_finder(answers: Sequence[Answered], truth: Any) -> tuple[Callable[[An
             )
             raise DeclarationError(f"The rows have no column {truth!r}.", hint=hint)
         return lambda one: one.row[truth], truth
-    if isinstance(truth, Mapping) or hasattr(truth, "to_dict"):
-        return _by_key(truth)
-    listed = cast("Sequence[Any]", truth) if isinstance(truth, Sequence) else ()
-    if len(listed) == len(answers):
-        by_agent = dict(zip([one.result.name for one in answers], listed, strict=True))
-        return lambda one: by_agent[one.result.name], "truth"
-    hint = "Give the name of a column, or values by the keys of the rows."
-    raise DeclarationError(
-        f"truth={shown_value(cast('object', truth))} does not fit {len(answers)} answers.", hint=hint
-    )
+    found = by_agent(answers, truth)
+    return lambda one: found.get(one.result.name), found.name
 
 
-def _by_key(truth: Any) -> tuple[Callable[[Answered], Any], str]:
-    known: dict[Any, Any] = truth.to_dict() if hasattr(truth, "to_dict") else dict(truth)
-    return lambda one: known.get(one.key), str(getattr(truth, "name", None) or "truth")
+class ByAgent(dict[str, Any]):
+    """The truths of rows by the names of their agents, and the name of the truths."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, truths: Iterable[tuple[str, Any]], name: str) -> None:
+        super().__init__(truths)
+        self.name = name
+
+
+def by_agent(answers: Sequence[Answered], truth: Any) -> ByAgent:
+    """Return truths given by the rows' keys, or one for each row in order, by agent."""
+    if isinstance(truth, ByAgent):
+        return truth
+    names, keys, given = [one.result.name for one in answers], [one.key for one in answers], truth
+    if hasattr(truth, "to_dict"):  # of pandas
+        given = truth.tolist() if _is_labelled(truth, keys) else truth.to_dict()
+    if isinstance(given, Mapping):
+        listed = [cast("dict[Any, Any]", given).get(key) for key in keys]
+    else:
+        table = read_table(given)
+        listed = read_array(given) if table is None or table.ndim > 1 else table.tolist()
+        listed = [*cast("Sequence[Any]", given)] if listed is None and isinstance(given, Sequence) else listed
+    if listed is not None and len(listed) != len(answers):
+        raise DeclarationError(f"truth has {len(listed)} values for {len(answers)} rows.", hint="Give one for each.")
+    if listed is None:
+        hint = "Give the name of a column, or values by the keys of the rows."
+        message = f"truth={shown_value(cast('object', truth))} does not fit {len(answers)} answers."
+        raise DeclarationError(message, hint=hint)
+    return ByAgent(zip(names, listed, strict=True), str(getattr(truth, "name", None) or "truth"))
+
+
+def _is_labelled(truth: Any, keys: Sequence[Any]) -> bool:
+    """Return whether a series has a value for each row in their order; its labels are else unique."""
+    import pandas as pd
+
+    if truth.ndim > 1:
+        raise DeclarationError("truth is a frame.", hint="Give one of its columns: truth=frame['column'].")
+    same = truth.index.equals(pd.Index(keys))
+    if not same and not truth.index.is_unique:
+        hint = "Give its values in the order of the rows: truth.tolist()."
+        raise DeclarationError("truth has labels twice, and not those of the rows in their order.", hint=hint)
+    return same
 
 
 def check_truths(found: Truths, target: str) -> None:

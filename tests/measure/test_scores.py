@@ -10,6 +10,8 @@ from typing import Literal
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -134,6 +136,33 @@ def test_a_truth_is_compared_as_what_it_stands_for(field, truth):
     found = runs([Agent("bill", "{{ item.text }}", each="rows", returns=Bill)], {"a": BILL}, rows_with(truth))
     score = float(found.score(f"bill.{field}", truth="truth")["score"].iloc[0])
     assert (0.0 if field == "total" else 1.0) == score
+
+
+TWICE = pd.DataFrame({"text": ["a", "b", "c"]}, index=[0, 1, 0])
+GIVEN = ["good", "bad", "bad"]
+
+
+@pytest.mark.filterwarnings("ignore:.* has 3 rows and 2 labels:UserWarning")  # which is what is tried
+@pytest.mark.parametrize(
+    "truth",
+    [GIVEN, tuple(GIVEN), np.array(GIVEN), pd.Series(GIVEN, index=TWICE.index), pl.Series(GIVEN), pa.array(GIVEN)],
+    ids=lambda one: type(one).__module__,
+)
+def test_each_row_has_the_truth_that_stands_at_its_place(truth):
+    """A list, an array, a column of any library; also where two rows have one label."""
+    answers = {name: {"mood": mood} for name, mood in zip("abc", GIVEN, strict=True)}
+    done = runs([LABEL], answers, TWICE)
+    assert 1.0 == done.score("label.mood", truth=truth)["score"].iloc[0]
+
+
+@pytest.mark.filterwarnings("ignore:.* has 3 rows and 2 labels:UserWarning")  # which is what is tried
+def test_labels_that_are_there_twice_are_refused_in_another_order():
+    """Nobody knows which of them a row means."""
+    done = runs([LABEL], {"a": {"mood": "good"}}, TWICE)
+    with pytest.raises(DeclarationError, match="truth has labels twice"):
+        done.score("label.mood", truth=pd.Series(GIVEN, index=[0, 0, 1]))
+    with pytest.raises(DeclarationError, match="truth is a frame"):
+        done.score("label.mood", truth=TWICE)
 
 
 def test_a_truth_that_is_no_date_is_said_so():
@@ -323,7 +352,8 @@ def test_a_grader_is_asked_anew_in_place_of_what_it_said(done):
             "No truth fits.*'GOOD' is spelled otherwise than 'good'.*one of 'good'",
         ),
         ("label.mood", {"truth": [None] * 5}, "Every truth of label.mood is unknown"),
-        ("label.mood", {"truth": [1, 2]}, "does not fit 5 answers"),
+        ("label.mood", {"truth": [1, 2]}, "2 values for 5 rows. Give one"),
+        ("label.mood", {"truth": 3}, "truth=3 does not fit 5 answers"),
         (3, {"truth": "mood"}, "target must be an agent"),
     ],
 )

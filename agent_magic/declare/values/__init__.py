@@ -29,6 +29,7 @@ from agent_magic.declare.values.contents import (
     is_too_deep,
     levels_of,
     plain_scalar,
+    read_array,
     read_table,
     single_use_in,
     text_size,
