@@ -22,6 +22,7 @@ from agent_magic.errors import (
     Unreadable,
 )
 from agent_magic.record.answer import PAUSED, TOOL_USE
+from agent_magic.record.events import on_grid
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -49,6 +50,7 @@ class Failure:
     why: str
     attempts: int = 1  # maximum for this kind of failure; 1 is final
     retry_after_s: float | None = field(default=None, kw_only=True)
+    waits_s: float | None = field(default=None, kw_only=True)  # as recorded, in a forecast
     counts: bool = field(default=True, kw_only=True)  # False for a demand to wait, which uses up no attempt
     stops_run: bool = field(default=False, kw_only=True)  # every other agent would fail too
     crowded: bool = field(default=False, kw_only=True)  # too many concurrent requests may be the cause
@@ -88,9 +90,9 @@ def backoff_s(failure: Failure, attempt: int, random: Random) -> float:
     # A server's `retry-after` says that earlier attempts fail, so it is only lengthened: by jitter, and to the
     # ordinary backoff if that is longer, for example if our clock runs ahead of a date.
     wait = min(LONGEST_BACKOFF_S, FIRST_BACKOFF_S * 2 ** min(attempt - 1, 10))
-    if failure.retry_after_s is not None and failure.retry_after_s >= wait:
-        return failure.retry_after_s + wait * JITTER * random.random()
-    return wait * (1 + JITTER * random.random())
+    if failure.waits_s is not None:
+        return failure.waits_s
+    return max(failure.retry_after_s or 0.0, wait) + wait * JITTER * random.random()
 
 
 class _Verdict(NamedTuple):
@@ -178,7 +180,7 @@ class Tries:
             return failure.why
         made = self._made[agent]
         chance = Random(None if self._seed is None else f"{self._seed} {agent} {made}")  # whatever else has failed
-        until_s = now + backoff_s(failure, made, chance)
+        until_s = on_grid(now + backoff_s(failure, made, chance))  # as it is recorded, so that a forecast waits as long
         if deadline_s is not None and until_s >= deadline_s:
             return f"{failure.why} (the next try would come in {seconds(until_s - now)}, after the deadline)"
         self.until_s[agent] = until_s

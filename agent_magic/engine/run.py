@@ -50,7 +50,6 @@ from agent_magic.record.events import (
     FirstToken,
     RunEnded,
     new_tuple,
-    on_grid,
 )
 
 if TYPE_CHECKING:
@@ -393,7 +392,7 @@ class Engine:
             case Take():
                 self._shares.append(decision)
             case Backoff(step, until_s, why):
-                self.record.add(BackoffStarted(now, step, on_grid(until_s), why))
+                self.record.add(BackoffStarted(now, step, until_s, why))
             case Reopened(step):
                 self.record.add(AgentReopened(now, step))
             case _:

@@ -19,6 +19,7 @@ from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.engine.policy import Policy, policy_from
 from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S, STOPS_RUN, Failure
+from agent_magic.engine.run import ASK_AGAIN
 from agent_magic.errors import DeclarationError
 from agent_magic.providers.anthropic import models as by_name
 from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED, NOTHING_USED, TIMED, TOOL_USE
@@ -154,6 +155,10 @@ class Tried(NamedTuple):
     model: str = ""  # empty if all of the agent's attempts ask its own
     by_batch: bool = False
     capped: str = ""  # the stop reason of an answer that a cap on turns cut
+    grown: int = 0  # bytes sent beyond those of the agent's first request: the conversation so far
+    caches: bool = False  # its conversation is written to the cache
+    adds: int = 0  # bytes that its reply and the results of its calls add to the next request
+    next_model: str = ""  # that was to be asked after it, but was not
 
 
 class Seen(NamedTuple):
@@ -169,7 +174,7 @@ class Seen(NamedTuple):
     output_tokens: int | None
     input_tokens: int | None
     characters: int
-    size: int  # bytes sent, the upper bound of its tokens
+    size: int  # bytes of its first request, the upper bound of its tokens
     per_character: float
     text_characters: int
     context: str | None
@@ -182,6 +187,7 @@ class Seen(NamedTuple):
     asked_s: float = 0.0
     attached: tuple[Attachment, ...] = ()
     attached_tokens: tuple[int, int] = (0, 0)  # of attachments other than text, likely and at most
+    grown: int = 0  # bytes of its conversation among its characters
 
     @property
     def moved(self) -> bool:
@@ -246,6 +252,8 @@ def _seen(record: RunRecord, number: int, may_batch: bool, *, falls_back: bool) 
     if answer is not None and result.status not in {"succeeded", "capped"}:
         unused = answer.stop_reason == TOOL_USE or result.kind == BEATEN  # it was over before
         answer = None if unused or _fails_later(result) else answer
+    if asked is not None and _was_to_go_on(result, asked):
+        answer = None
     usage = answer.usage if answer else None
     context, rule = record.plan.context_of(number), facts_of(record.terms, result.model).token_rule
     text, attached = _sent(record, number)
@@ -253,6 +261,7 @@ def _seen(record: RunRecord, number: int, may_batch: bool, *, falls_back: bool) 
     total = usage.total_input_tokens if usage else None
     known = shared[0] if total is None else total
     cached = ((usage.cache_read_tokens or 0) + (usage.cache_write_tokens or 0)) if usage and agent.context else 0
+    grown = _grown(asked, result) if asked is not None and asked.request.tools else 0
     of_text = max(0, total - tokens[0]) if total else 0
     per_character = of_text / len(text) if of_text and text else 1 / CHARS_PER_TOKEN
     return Seen(
@@ -266,7 +275,7 @@ def _seen(record: RunRecord, number: int, may_batch: bool, *, falls_back: bool) 
         output_tokens=usage.output_tokens if usage else None,
         input_tokens=total,
         characters=len(text),
-        size=_size(text) + tokens[1],
+        size=_size(text) + tokens[1] - grown,
         per_character=per_character,
         text_characters=len(answer.text) if answer else 0,
         context=agent.context,
@@ -278,6 +287,7 @@ def _seen(record: RunRecord, number: int, may_batch: bool, *, falls_back: bool) 
         asked_s=sum(_seconds(one) for one in result.away() if one.reason == "person") if result.calls else 0.0,
         attached=attached,
         attached_tokens=tokens,
+        grown=grown,
     )
 
 
@@ -333,7 +343,8 @@ def sent_ahead(plan: Plan, record: RunRecord, number: int) -> tuple[str, tuple[A
 def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, falls_back: bool) -> Iterator[Tried]:
     """Read the attempts of an agent."""
     attempts = result.attempts
-    moved = bool(Facts(attempts).models - {result.model})
+    next_model = _next_model(result)
+    moved = bool(next_model or Facts(attempts).models - {result.model})
     for place, attempt in enumerate(attempts):
         beaten = attempt.kind == "cancelled" and result.kind in {BEATEN, CONDITION, SKIPPED}
         if attempt.ended_s is None or (attempt.kind == "cancelled" and not beaten):
@@ -341,8 +352,9 @@ def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, 
         last = place == len(attempts) - 1
         waited_s = result.last_backoff_s if last else attempts[place + 1].backoff_s
         moves = not last and attempts[place + 1].model != attempt.model
-        final = (last or moves) and not waited_s
-        last = last and (result.kind != BEATEN or beaten or not attempt.asks_for_more)
+        to_go_on = last and _was_to_go_on(result, attempt)
+        final = ((last and not to_go_on) or moves) and not waited_s
+        last = last and not to_go_on
         went_on = not last and attempt.answer is not None and attempt.kind is None
         calls = [one for one in result.calls if one.turn == attempt.number and not one.is_own]
         away = stretches(calls, attempt.ended_s) if calls else ()
@@ -374,12 +386,43 @@ def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, 
             attempt.model if moved else "",
             by_batch,
             attempt.answer.stop_reason if last and attempt.answer is not None and result.status == "capped" else "",
+            _grown(attempt, result) if attempt.request.messages else 0,
+            attempt.request.cached_turns,
+            _adds(attempt, calls) if to_go_on else 0,
+            next_model if attempt is attempts[-1] else "",
         )
 
 
 def _fails_later(result: AgentResult) -> bool:
     """Return whether a step failed after its answer had come, such as by a person's denial, and not by a deadline."""
     return result.status == "failed" and result.kind != "Late"
+
+
+def _grown(attempt: Attempt, result: AgentResult) -> int:
+    first, request = result.attempts[0].request, attempt.request
+    return _size("".join(request.texts())) - _size("".join(first.texts()))
+
+
+def _adds(attempt: Attempt, calls: Sequence[ToolCall]) -> int:
+    said = "" if attempt.answer is None else attempt.answer.content or attempt.answer.text
+    results = "".join(one.ended.result for one in calls if one.ended is not None)
+    return _size(said + results + (f"{ASK_AGAIN} {attempt.error}" if attempt.error else ""))
+
+
+def _was_to_go_on(result: AgentResult, attempt: Attempt) -> bool:
+    """Return whether another turn was to follow its last one, before a budget, a deadline or others ended it."""
+    if attempt.kind == "InvalidAnswer":
+        return result.kind != attempt.kind
+    kept = result.status == "succeeded" or result.kind == "Capped"
+    return attempt.asks_for_more and attempt.kind is None and not kept
+
+
+def _next_model(result: AgentResult) -> str:
+    """Return the model that a cascade was to ask next, before a budget, a deadline or others ended it."""
+    last = result.attempts[-1] if result.attempts else None
+    if last is None or last.kind != ESCALATED or last.model not in (models := [result.model, *result.other_models]):
+        return ""
+    return "".join(models[models.index(last.model) + 1 :][:1])
 
 
 def _went_by_batch(attempt: Attempt, *, may_batch: bool) -> bool:
@@ -411,7 +454,15 @@ def _failure(attempt: Attempt, waited_s: float, *, final: bool, moves: bool) -> 
     told_s = waited_s - usual_s * JITTER / 2 if demanded else None
     counts = kind != "RateLimited"
     return Failure(
-        why, MANY, retry_after_s=told_s, counts=counts, crowded=crowded, kind=kind, fault=fault, reached=reached
+        why,
+        MANY,
+        retry_after_s=told_s,
+        waits_s=waited_s,
+        counts=counts,
+        crowded=crowded,
+        kind=kind,
+        fault=fault,
+        reached=reached,
     )
 
 

@@ -417,6 +417,7 @@ class Forecaster:
             batch_s=self._batch_s[ENDS[end]],
             outages={name: one._replace(bills_all=end == "high") for name, one in scenario.outages.items()},
             servers=setting.servers,
+            as_it_was=not setting.changed,
         )
         return played, record
 

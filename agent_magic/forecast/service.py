@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from types import MappingProxyType
@@ -25,7 +26,17 @@ from agent_magic.forecast.evidence import CONTINUES, facts_of
 from agent_magic.forecast.provider import Input, Outage, Provider, Refusal
 from agent_magic.forecast.virtual import NEVER, Flight, Served, VirtualDriver
 from agent_magic.measure.server import At, Needs, Serving, limit_of
-from agent_magic.record.answer import ESCALATED, NOT_BILLED, NOTHING_USED, PAUSED, TOOL_USE, Answer, Price, Usage
+from agent_magic.record.answer import (
+    CHARS_PER_TOKEN,
+    ESCALATED,
+    NOT_BILLED,
+    NOTHING_USED,
+    PAUSED,
+    TOOL_USE,
+    Answer,
+    Price,
+    Usage,
+)
 from agent_magic.record.prices import of_batch
 
 if TYPE_CHECKING:
@@ -165,7 +176,7 @@ class ModelledService:
 
     abort_s = 0.0
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all that an answer stands on
         self,
         scripts: Scripts,
         providers: Mapping[str, Provider],
@@ -175,7 +186,10 @@ class ModelledService:
         by_batch: _ByBatch,
         endpoint: Callable[[int], str],
         servers: Mapping[At, Served] = MappingProxyType({}),
+        *,
+        as_it_was: bool = False,
     ) -> None:
+        self._as_it_was = as_it_was
         self._servers, self._under_way, self.most = servers, Counter[At](), dict[At, int]()
         self._scripts, self._providers, self._entries, self._price = scripts, providers, entries, price
         self._endpoint, self._only = endpoint, next(iter(providers.values())) if len(providers) == 1 else None
@@ -247,7 +261,8 @@ class ModelledService:
         failure = attempt.failure
         if not flight.begun and failure is None:  # it was not streamed: it begins and ends at once
             self._opened(flight, now)
-        usage = _usage_of(attempt, flight.billed)
+        recorded = attempt.usage if self._as_it_was else None  # a cache may have lost what it is modelled to have
+        usage = recorded or _usage_of(attempt, flight.billed)
         price = self._price_of(attempt, usage)
         served = attempt.input_tokens == 0 and failure is None  # the answer was available: nothing was sent
         answers = failure is None or failure is CONTINUES or failure.kind in UNFIT
@@ -334,6 +349,7 @@ class ModelledRequests(WithoutCalls):
         plan: Plan,
         left: Mapping[int, Left],
         batching: Batching | None,
+        policy: Policy,
     ) -> None:
         self.flow: Choices | None = RecordedChoices.of(plan, left, works)
         self.batching, self.holds = batching, plan.holds
@@ -344,9 +360,12 @@ class ModelledRequests(WithoutCalls):
         self.models, self.limit_classes = [request.model for request in requests], list(limit_classes)
         self._scripts = scripts
         self._needs: dict[tuple[int, bool], Need] = {}
+        self._to_count: list[int] = []
+        self._counted: dict[int, int] = {}
+        self._policy = policy
         self.checked = dict[int, bool]()
         for step, work in enumerate(works):
-            if work is not None and work.moves:
+            if work is not None and work.tries[0].model:  # it asks several, or a cheaper one than it declares
                 self._ask_now(step)
             if work is not None and any(one.failure is not None and one.failure.kind in UNFIT for one in work.tries):
                 self.checked[step] = False
@@ -372,8 +391,7 @@ class ModelledRequests(WithoutCalls):
 
     def _ask_now(self, step: int) -> None:
         self.models[step], self.limit_classes[step] = self._scripts.model(step), self._scripts.pool(step)
-        for by_batch in (False, True):
-            self._needs.pop((step, by_batch), None)
+        self._forget(step)
 
     def fall_back(self, step: int) -> bool:
         if not self._scripts.may_move(step):
@@ -390,29 +408,41 @@ class ModelledRequests(WithoutCalls):
         if found is None:
             worst, least = NOTHING, None
             if self._price is not None:
-                size = self._scripts.work(step).size + OVERHEAD_TOKENS
-                worst, least = (self._worst(step, self._price, most) for most in (size, size // LONGEST_TOKEN))
+                size = self._counted.get(step, self._size(step))
+                worst = self._worst(step, self._price, size)
+                least = None if step in self._counted else self._worst(step, self._price, size // LONGEST_TOKEN)
             found = self._needs[step, self._goes_by_batch(step)] = self._need(step, worst, least)
         return found
+
+    def _size(self, step: int) -> int:
+        return self._scripts.work(step).size + self._scripts.next(step).grown + OVERHEAD_TOKENS
 
     def _goes_by_batch(self, step: int) -> bool:
         return self.batching is not None and step in self.batching.now
 
     def count(self, step: int) -> bool:
-        if self._price is not None:
-            work = self._scripts.work(step)
-            known = (one.input_tokens for one in work.tries if one.input_tokens)
-            size = next(known, work.size + OVERHEAD_TOKENS)
-            need = self._need(step, self._worst(step, self._price, size), None)
-            self._needs[step, self._goes_by_batch(step)] = need
-        return False
+        self._to_count.append(step)
+        return True
 
     def to_count(self) -> Sequence[tuple[int, Request]]:
-        return ()
+        found, self._to_count = self._to_count, []
+        return [(step, self._requests[step]) for step in found]
 
-    def counted(self, step: int, tokens: int | None) -> None: ...
+    def counted(self, step: int, tokens: int | None) -> None:
+        del tokens  # what its answer was billed is known
+        likely = self._scripts.work(step).need + self._scripts.next(step).grown // CHARS_PER_TOKEN
+        self._counted[step] = self._scripts.input_tokens(step) or min(likely, self._size(step))
+        self._forget(step)
 
-    def used(self, step: int, usage: Usage, model: str) -> None: ...
+    def used(self, step: int, usage: Usage, model: str) -> None:
+        del usage, model
+        if self._price is not None:  # the next request may continue its conversation
+            self._counted.pop(step, None)
+            self._forget(step)
+
+    def _forget(self, step: int) -> None:
+        for by_batch in (False, True):
+            self._needs.pop((step, by_batch), None)
 
     def fault(self, step: int, answer: Answer) -> CallError | None:
         del answer
@@ -442,18 +472,26 @@ class ModelledRequests(WithoutCalls):
     def _need(self, step: int, worst: Worst, least: Worst | None) -> Need:
         work = self._scripts.work(step)
         shared = work.shared if self.prefixes is not None and self.prefixes.name(step) is not None else 0
-        free = step in self._held
-        return Need(self.models[step], work.need, work.max_tokens, worst, free=free, shared_tokens=shared, least=least)
+        more: dict[str, Any] = {"free": step in self._held, "shared_tokens": shared, "least": least}
+        return Need(self.models[step], work.need, work.max_tokens, worst, **more, keeps=self._keeps(step))
+
+    def _keeps(self, step: int) -> bool:
+        agent, policy = self._plan.agents[step], self._policy
+        whole = agent.returns is not None or agent.check is not None or agent.ask
+        return not whole and policy.on_max_tokens != "fail" and self._scripts.goes_on(step)
 
     def _worst(self, step: int, price: Pricing, size: int) -> Worst:
         work = self._scripts.work(step)
         ttl = None if self.prefixes is None else self.prefixes.ttl(step)
         written = 0 if ttl is None else min(size, work.context_size)
+        long = written if ttl == "1h" else 0
+        if self._policy.cache != "off" and self._scripts.next(step).caches and not self._goes_by_batch(step):
+            written = size
         usage = Usage(
             size - written,
             cache_write_tokens=written,
             output_tokens=work.max_tokens,
-            cache_write_1h_tokens=written if ttl == "1h" else 0,
+            cache_write_1h_tokens=long,
             searches=self._plan.agents[step].tools.most_searches,
         )
         found = price.of(self.models[step], usage)
@@ -504,6 +542,7 @@ def play(  # noqa: PLR0913 - all that a run stands on
     batch_s: float = BATCH_S,
     outages: Mapping[str, Outage] = MappingProxyType({}),
     servers: Mapping[At, Server] = MappingProxyType({}),
+    as_it_was: bool = False,
 ) -> Played:
     """Run the engine on modelled work in virtual time.
 
@@ -513,13 +552,13 @@ def play(  # noqa: PLR0913 - all that a run stands on
     alone = held.union(() if batching is None else batching.steps)
     groups, lives = _groups_of(works, record, alone, policy, cached_by, terms)
     prefixes = None if groups is None else Prefixes(groups, lives)
-    entries = groups or [None] * len(works)
+    entries = [None] * len(works) if groups is None else list(map(partial(_kept, terms), groups, works))
     warm = [name for name, work in zip(entries, works, strict=True) if name and work is not None and work.warm]
     classes, scripts = [facts_of(terms, one.model).limit_class for one in requests], Scripts(works)
     counted = price if any((policy.budget_usd, policy.budget_tokens, policy.max_usd_per_min)) else None
     record.same = tuple(same) or None
     given = works, scripts, requests, classes, prefixes, counted, held, same
-    asked = ModelledRequests(*given, plan=record.plan, left=left, batching=batching)
+    asked = ModelledRequests(*given, plan=record.plan, left=left, batching=batching, policy=policy)
     shared: dict[str, Any] = {"dag": record.dag, "pacer": pacer, "key": key, "work_s": terms.work_s}
     engine = Engine(record, policy, asked, timeouts_s=timeouts_s, price=price.of, **shared)
     apart = {name: one.after for name, one in terms.endpoints.items()} or {"": terms.after}
@@ -530,12 +569,21 @@ def play(  # noqa: PLR0913 - all that a run stands on
     }
     more = policy.max_attempts, _ByBatch(batching, batch_s), engine.endpoint
     at_work: dict[At, Served] = {at: Serving(one) for at, one in servers.items()}
-    service = ModelledService(scripts, providers, entries, price, *more, at_work)
+    service = ModelledService(scripts, providers, entries, price, *more, at_work, as_it_was=as_it_was)
     driver = VirtualDriver(engine, service)
     for agent in (agent for agent, work in enumerate(works) if work is None and agent not in left):
         engine.leave_out(agent, LEFT_OUT)
     driver.run()
     return Played(driver.peak, service.most, limit_of(at_work.values()))
+
+
+def _kept(terms: Terms, entry: str | None, work: Work | None) -> str | None:
+    """Return the cache entry of an agent, unless its prefix is too short for one."""
+    if entry is None or work is None:
+        return None
+    least = facts_of(terms, work.model).min_cacheable_tokens
+    seen = any(one.usage and (one.usage.cache_read_tokens or one.usage.cache_write_tokens) for one in work.tries)
+    return entry if seen or (least is not None and work.prefix >= least) else None
 
 
 def _groups_of(
@@ -588,6 +636,15 @@ class Scripts:
     def next(self, step: int) -> Try:
         tries = self.tries(step)
         return tries[min(self._place[step], len(tries) - 1)]
+
+    def input_tokens(self, step: int) -> int | None:
+        """Return the input of the next request, of its first attempt that was billed."""
+        left, grown = self.tries(step)[self._place[step] :], self.next(step).grown
+        return next((one.input_tokens for one in left if one.input_tokens and one.grown == grown), None)
+
+    def goes_on(self, step: int) -> bool:
+        """Return whether the next request continues an answer."""
+        return any(one.failure is CONTINUES for one in self.tries(step)[: self._place[step]])
 
     def leave_out(self, step: int, *, by_batch: bool) -> None:
         """Drop the attempts that this request cannot have."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from statistics import median
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from agent_magic.declare.content import tokens_of
 from agent_magic.declare.units import plural
@@ -79,6 +79,8 @@ class Try(NamedTuple):
     read: int = 0  # input from the cache of its conversation
     written: int = 0
     capped: str = ""  # see `Tried`
+    grown: int = 0  # see `Tried`
+    caches: bool = False
 
     @property
     def turned_away(self) -> bool:
@@ -131,7 +133,7 @@ class Work(NamedTuple):
     tries: tuple[Try, ...]  # without those the modelled provider refuses itself
     max_tokens: int
     need: int  # input reported to the pacer
-    size: int  # upper bound of its input tokens
+    size: int  # upper bound of the input tokens of its first request
     prefix: int
     shared: int  # the part of `need` in its context
     context_size: int
@@ -459,9 +461,12 @@ class _Modelling:
                 return (*failed, _answering(last, given, seen.output_tokens)), SAME, SAME
             output, spread = self._output(agent, model, effort, factor)
             answer, time = self._changed(seen, last, model, output, factor)
-            answer = answer._replace(input_tokens=given, model=last.model, capped=last.capped, **_cached(last, factor))
+            known = {"capped": last.capped, **_cached(last, factor), **_sent(last)}
+            answer = answer._replace(input_tokens=given, model=last.model, **known)
             return (*failed, answer), time, spread
-        if failed and recorded[-1].failure is not None and recorded[-1].failure.attempts == 1:
+        last = cut or (recorded[-1] if recorded else None)
+        ended_by = None if last is None or last is cut or last.next_model else last.failure
+        if ended_by is not None and ended_by.attempts == 1:
             return tuple(failed), SAME, SAME  # it fails again as it did
         output, spread = self._output(agent, model, effort, factor)
         if cut is not None and same:
@@ -471,12 +476,15 @@ class _Modelling:
         made = self._guess(output, seen.max_tokens)
         again = bool(recorded) and recorded[-1].by_batch and agent in self.by_batch
         timing = self._timing(agent, model, asked=not again)
-        given = self._given(seen, change, factor) if given is None else given
+        if given is None:
+            grown = last.grown + last.adds - seen.grown if last else 0
+            given = self._given(seen, change + grown, factor)
         answer = Try(0.0, timing.ttft_s, timing.ttft_s + made / timing.pace, None, given, made)
-        if recorded:
-            answer = answer._replace(model=recorded[-1].model, searches=_searches(recorded[-1]))
-            if recorded[-1].by_batch and recorded[-1].failure is None:
-                answer = _in_batch(answer, recorded[-1], as_it_was=same and not change)
+        if last is not None:
+            known = {"searches": _searches(last), **_sent(last)}
+            answer = answer._replace(model=last.next_model or last.model, **known)
+            if last.by_batch and last.failure is None:
+                answer = _in_batch(answer, last, as_it_was=same and not change)
         if cut is not None and same:
             answer = _cut_short(answer, cut)
         return (*failed, answer), SAME if again else (timing.low, timing.high), spread
@@ -556,7 +564,7 @@ def of_one_model(seen: Seen, model: str) -> Seen:
     # That model's answer counts, even if it was escalated; otherwise the last one.
     escalated = [one.model for one in seen.tries if one.failure is not None and one.failure.kind == ESCALATED]
     used = model if model in escalated else seen.tries[-1].model
-    tries = [one._replace(model="") for one in seen.tries if one.model == used]
+    tries = [one._replace(model="", next_model="") for one in seen.tries if one.model == used]
     answer = tries[-1]
     if used in escalated:
         answer = tries[-1] = answer._replace(failure=None)
@@ -574,7 +582,8 @@ def _in_batch(answer: Try, one: Tried, *, as_it_was: bool) -> Try:
 
 def _answering(one: Tried, given: int | None, output: int | None) -> Try:
     answer = Try(one.local_s, one.first_s, one.takes_s, None, given, output, one.usage, one.price, one.status)
-    return answer._replace(model=one.model, searches=_searches(one), capped=one.capped, **_cached(one, 1.0))
+    known = {"capped": one.capped, **_cached(one, 1.0), **_sent(one)}
+    return answer._replace(model=one.model, searches=_searches(one), **known)
 
 
 def _cut_short(answer: Try, cut: Tried) -> Try:
@@ -604,7 +613,11 @@ def _failing(one: Tried, factor: float, *, same: bool) -> Try:
         one.model,
         batch_s=one.takes_s if one.by_batch else None,
         searches=_searches(one),
-    )._replace(**_cached(one, factor))
+    )._replace(**_cached(one, factor), grown=one.grown, caches=one.caches)
+
+
+def _sent(one: Tried) -> dict[str, Any]:
+    return {"grown": one.grown + one.adds, "caches": one.caches}
 
 
 def _cached(one: Tried, factor: float) -> dict[str, int]:

@@ -274,18 +274,19 @@ def _price_above(rates: list[Any], above: int) -> TokenPrice:
 
 def saved_usd(record: RunRecord, prices: Prices | None = None) -> float | None:
     prices = prices or Prices(tell=lambda _: None)
-    return total_usd(prices.of(one.model, one.usage).cost_usd for one in record.facts.paid_before)
+    return total_usd(asked_usd(one, prices) for one in record.facts.paid_before)
 
 
 def asking_usd(result: AgentResult, prices: Prices) -> float | None:
     """Price answers bought before by their tokens: a reused answer never shows as 0."""
     if not result.is_served:
         return result.cost_usd
-    costs = [_asked_usd(one, prices) for one in result.attempts]
+    costs = [asked_usd(one, prices) for one in result.attempts]
     return total_usd(costs) if costs and costs[-1] is not None else None
 
 
-def _asked_usd(attempt: Attempt, prices: Prices) -> float | None:
+def asked_usd(attempt: Attempt, prices: Prices) -> float | None:
+    """Return what an attempt cost, or what its answer cost if it was bought before."""
     answer, usage = attempt.answer, attempt.usage
     if not attempt.is_served or answer is None or usage is None:
         return attempt.cost_usd

@@ -17,7 +17,7 @@ from agent_magic.errors import PlanError
 from agent_magic.live.ahead import waiting_in_batches
 from agent_magic.providers.anthropic.batches import MessageBatches
 from agent_magic.record import Prices
-from agent_magic.record.prices import AT_BATCH_PRICE, asking_usd
+from agent_magic.record.prices import AT_BATCH_PRICE, asking_usd, saved_usd
 from agent_magic.show.notes import closing
 from agent_magic.simulator import start
 
@@ -72,8 +72,11 @@ def test_what_asking_costs_is_told_of_a_kept_answer_too(server, ledger):
     """By its tokens: half of them for one that went by batch, and all for one that went live, where 0 was paid."""
     for policy in ({"batch": True}, {"batch": False}):
         plan = am.Plan([am.Agent("a", f"Say it with batch={policy['batch']}.")])
-        bought, kept = (drive(plan, server, ledger, **policy).record.results[0] for _ in range(2))
+        first, second = (drive(plan, server, ledger, **policy) for _ in range(2))
+        bought, kept = first.record.results[0], second.record.results[0]
         assert kept.is_served
+        saved = [saved_usd(second.record), ledger.past()[0].saved_usd]
+        assert [bought.cost_usd] * 2 == pytest.approx(saved), "what asking costs again is what was saved"
         assert 0.0 == kept.cost_usd
         assert bought.cost_usd == pytest.approx(asking_usd(kept, Prices()))
         assert bought.cost_usd == asking_usd(bought, Prices())

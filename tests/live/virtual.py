@@ -150,7 +150,9 @@ class Scripted(Provider):
         usage = None
         if reply.tokens is not None:
             given, produced, read, written = reply.tokens
-            usage = Usage(given, output_tokens=produced, cache_read_tokens=read, cache_write_tokens=written)
+            long = (written or 0) if request.cached and request.ttl == "1h" else 0
+            counts = {"cache_read_tokens": read, "cache_write_tokens": written, "cache_write_1h_tokens": long}
+            usage = Usage(given, output_tokens=produced, **counts)
         if reply.first_s is not None:
             await asyncio.sleep(reply.first_s)
             spent = reply.first_s

@@ -179,6 +179,12 @@ class Conformance:
         assert cost == saved_usd(second)
         assert [0, 3000] == [one.tokens for one in rows]
 
+    def test_what_two_steps_share_was_not_bought_before(self, ledger):
+        """Of identical rows one is bought: the list of runs has its call, and nothing served."""
+        plan = Plan([Agent("a", "{{ item }}", each="rows")], {"rows": ["x", "x", "y"]})
+        drive(plan, always(), ledger=ledger)
+        assert [(2, 0)] == [(one.calls, one.served) for one in ledger._past_runs()]
+
     def test_what_is_taken_over_is_no_call(self, ledger):
         """An answer that a run took over from the one before was not bought again, a made-up one neither."""
         from agent_magic.live import Earlier

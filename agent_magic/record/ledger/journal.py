@@ -32,7 +32,7 @@ from agent_magic.record.ledger.rows import (
     file_in,
     most_input_tokens,
 )
-from agent_magic.record.prices import Prices
+from agent_magic.record.prices import Prices, asked_usd
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -486,7 +486,7 @@ class SqliteJournal:
         attempt = next(one for one in reversed(attempts) if one.number == event.number)
         usage, answer = event.usage, event.answer
         state = "finished" if answer else "cancelled" if event.kind == "cancelled" else "failed"
-        saved = self._prices.of(attempt.model, usage).cost_usd if event.price == PAID_BEFORE else None
+        saved = asked_usd(attempt, self._prices) if event.price == PAID_BEFORE else None
         reason, output = answer.stop_reason if answer else None, usage.output_tokens if usage else None
         end = (
             *(state, event.source, reason, event.at_s, usage.total_input_tokens if usage else None, output),

@@ -96,7 +96,7 @@ def past_runs(file: LedgerFile, newest_of: str | None = None) -> list[PastRun]:
         "coalesce(r.succeeded, "
         "  count(DISTINCT CASE WHEN c.state = 'finished' AND c.stop_reason NOT IN ('refusal', 'tool_use') "
         "  THEN c.agent END)), "
-        "count(c.key), coalesce(sum(c.key IS NULL AND c.state = 'finished'), 0), "
+        "count(c.key), coalesce(sum(c.key IS NULL AND c.state = 'finished' AND c.source != 'shared'), 0), "
         "coalesce(sum(c.state IN ('unknown', 'started')), 0), r.wall_s, "
         "sum(CASE WHEN c.key IS NOT NULL THEN c.input_tokens + c.output_tokens END), "
         "sum(CASE WHEN c.key IS NOT NULL THEN c.cost_usd END), "
