@@ -20,6 +20,7 @@ from agent_magic.providers.http.failures import (
     of_aiohttp,
     root_of,
     says_too_long,
+    unreadable,
     was_sent,
 )
 from agent_magic.providers.http.responses import (
@@ -154,7 +155,7 @@ def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
         case anthropic.APIConnectionError():
             return _no_connection(error, secrets)
         case httpx2.DecodingError() | ValueError() | RecursionError():
-            return Unreadable(f"The response cannot be read: {excerpt(error, secrets)}.")
+            return unreadable(error, secrets)
         case ImportError() | anthropic.AnthropicError():
             hint = EXTRAS if isinstance(error, ImportError) else ""
             return Rejected(f"The SDK cannot send this: {excerpt(error, secrets)}. {hint}".strip(), status=None)

@@ -187,7 +187,8 @@ def _read_whole(response: Response, named: str, kind: str, body: str, message: _
     if found.get("type") == "error":
         raise anthropic.APIStatusError(excerpt(body), response=response, body=found)
     if found.get("type") != "message":
-        raise Unreadable(f"Expected an event stream, got {kind or 'no content type'}: {excerpt(body)!r}.")
+        named = "no event" if kind == EVENTS else kind or "no content type"
+        raise Unreadable(f"Expected an event stream, got {named}: {excerpt(body)!r}.")
     _read_message(found, message, stream)
 
 

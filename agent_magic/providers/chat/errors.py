@@ -12,8 +12,8 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.engine.pacing.limits import Reading
-from agent_magic.errors import CallError, Overloaded, RateLimited, Refused, Rejected, Unreachable, Unreadable
-from agent_magic.providers.http.failures import excerpt, of_aiohttp, root_of, says_too_long
+from agent_magic.errors import CallError, Overloaded, RateLimited, Refused, Rejected, Unreachable
+from agent_magic.providers.http.failures import excerpt, of_aiohttp, root_of, says_too_long, unreadable
 from agent_magic.providers.http.responses import is_worth_repeating, number_of, retry_after_s, should_retry
 from agent_magic.record.answer import CHARS_PER_TOKEN
 
@@ -161,7 +161,7 @@ def broken(error: Exception, secrets: tuple[str, ...]) -> CallError:
         case httpx2.TimeoutException() | TimeoutError():
             return Unreachable("The connection went silent.")
         case httpx2.DecodingError() | ValueError() | RecursionError():
-            return Unreadable(f"The response cannot be read: {excerpt(error, secrets)}.")
+            return unreadable(error, secrets)
         case _:
             return Unreachable(f"The connection broke: {root_of(error, secrets)}.")
 

@@ -9,7 +9,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.values import sendable
-from agent_magic.errors import Unreachable
+from agent_magic.errors import Truncated, Unreachable, Unreadable
 from agent_magic.machine import in_browser
 from agent_magic.record.secret_scan import masked
 from agent_magic.record.secret_scan import secrets_of as secrets_in
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from httpx2 import Request
+
+    from agent_magic.errors import CallError
 
 EXCERPT = 200
 SHORTEST_SECRET = 8
@@ -109,8 +111,16 @@ def root_of(error: BaseException, secrets: tuple[str, ...]) -> str:
     if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError):
         # the transport's own words repeat the address; numbers below 0 are those of a look-up of a name
         return os.strerror(error.errno) if error.errno > 0 else excerpt(error.strerror)
-    # `str` of the transport's own begins with an invented status, 400
-    return excerpt(getattr(error, "message", None) or error, secrets) or type(error).__name__
+    said = getattr(error, "message", "")  # `str` of the transport's own begins with an invented status, 400
+    if not isinstance(said, str):  # the headers of a reply without its body, which may hold anything
+        return "the connection closed before the reply began"
+    return excerpt(said or error, secrets) or type(error).__name__
+
+
+def unreadable(error: Exception, secrets: tuple[str, ...]) -> CallError:
+    if isinstance(error, UnicodeDecodeError) and error.reason == "unexpected end of data":
+        return Truncated("The stream ended before the answer did (in the middle of a letter).")
+    return Unreadable(f"The response cannot be read: {excerpt(error, secrets)}.")
 
 
 def says_too_long(said: str) -> bool:

@@ -255,7 +255,7 @@ BROKEN: dict[str, tuple[bytes, type[CallError], str]] = {
     "a page": (reply(b"<html>login</html>", kind="text/html"), Unreadable, "web page"),
     "words": (reply(b"data: hello\n\n"), Unreadable, "no JSON: 'hello'"),
     "a number": (reply(b"data: 7\n\n"), Unreadable, "not the API's"),
-    "nothing": (reply(b""), Unreadable, "without events"),
+    "nothing": (reply(b""), Truncated, "no finish_reason"),
     "another API": (reply(b'{"hello": 1}', kind="application/json"), Unreadable, "Expected an event stream"),
 }
 
