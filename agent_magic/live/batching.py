@@ -9,7 +9,8 @@ send(request) ─ gather ─┬─ is in a batch that the ledger knows ───
 
 1. **Ledger first.** A batch is written to disk before it is created, and its id immediately afterwards. After a kill in
    between, a batch of that size on the provider's list may be ours; its results prove it by our names.
-2. **No request is sent twice.** A request with a name in an open batch waits for that batch, in any kernel.
+2. **No request is sent twice.** A request with a name in an open batch waits for that batch, in any kernel. Before it
+   is sent after all, its sender looks into the ledger again: another kernel may have bought the answer meanwhile.
 3. **Every answer is kept, even without a waiter.** A batch is over in the ledger when its answers are stored.
 4. **The interface to the engine is one request.** Expiry or failure ends an attempt; retries belong to the engine.
 
@@ -37,7 +38,8 @@ from agent_magic.errors import (
 )
 from agent_magic.live.buying import PASSED_ON
 from agent_magic.providers.base import no_batches
-from agent_magic.record.ledger.batches import name_of
+from agent_magic.record.ledger.batches import CREATION_S, name_of
+from agent_magic.record.ledger.lease import SKEW_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
@@ -57,9 +59,7 @@ FIRST_LOOK_S, LAST_LOOK_S = 30.0, 300.0
 UNKNOWN_S = 3600.0
 """Seconds in which a batch unknown to the provider may be too new. Source: anthropic-sdk-python#1432."""
 SETTLED_S = 60.0
-"""A batch not on the provider's list this many seconds after it was planned was never created."""
-SKEW_S = 900.0
-"""Seconds allowed for the provider's clock and for a creation."""
+"""A batch not on the provider's list for this many seconds, with its creation over, was never created."""
 FINISH_S = 10.0
 """Seconds that a stop waits for the id of a batch under creation."""
 READS = 5
@@ -72,7 +72,7 @@ class _Item:
     name: str
     request: Request
     fresh: bool
-    reply: asyncio.Future[BatchItem]
+    reply: asyncio.Future[BatchItem | None]
 
 
 @dataclass(slots=True, eq=False)
@@ -84,6 +84,7 @@ class _Watched:
     names: frozenset[str]
     planned_at: float
     found: bool
+    guessed: bool = False  # by its size and time: its results prove it
     waiting: dict[str, _Item] = field(default_factory=dict[str, _Item])
     look_s: float | None = None
     given_up: bool = False  # cancelled by this run, to send the rest live
@@ -143,8 +144,8 @@ class Batcher:
                 raise no_batches(self._endpoint) from None
             raise
 
-    async def send(self, key: str, ordinal: int, request: Request, stream: Stream, *, fresh: bool) -> Answer:
-        """Return the answer of a request, from the next batch, or an earlier one."""
+    async def send(self, key: str, ordinal: int, request: Request, stream: Stream, *, fresh: bool) -> Answer | None:
+        """Return the answer of a request, from the next batch or an earlier one; `None` to ask the ledger again."""
         item = _Item(name_of(key, ordinal), request, fresh, asyncio.get_running_loop().create_future())
         self._intake.append(item)
         self._arrivals += 1
@@ -152,6 +153,8 @@ class Batcher:
             self._gathering = True
             self._begin(self._gather)
         reply = await item.reply
+        if reply is None:
+            return None
         if reply.answer is not None:
             stream.replied(200, simulated=reply.answer.source == "simulated")
             return reply.answer
@@ -187,7 +190,7 @@ class Batcher:
             rest: list[_Item] = []
             for item in items:
                 there = None if item.fresh else next((one for one in kept if item.name in one.names), None)
-                if there is None or there.may_be_under_creation:
+                if there is None:
                     rest.append(item)
                 else:
                     self._watch(there, item)
@@ -245,7 +248,7 @@ class Batcher:
             self._watched.pop(batch.row, None)
             if batch.unread is not None:  # the answer is not the API's: more batches would get none either
                 raise batch.unread
-            await self._place(list(batch.waiting.values()))
+            _look_again(batch.waiting.values())
         except CallError as error:
             self._watched.pop(batch.row, None)
             if isinstance(error, Rejected) and error.status is None and batch.id is not None:
@@ -260,6 +263,8 @@ class Batcher:
                 return True
             found = await self._read(batch)
             if not found or found.keys() & batch.names:
+                if found and batch.guessed:  # only now: another batch of this size may be looking for it too
+                    self._book.sent(batch.row, batch.id or "")
                 await self._collect(batch, state, found)
                 return True
             batch.others.add(batch.id or "")
@@ -288,17 +293,24 @@ class Batcher:
         return None if state is None or state.ended_at is None else state
 
     async def _find(self, batch: _Watched) -> bool:
-        wait_s = 1.0
+        began_at, wait_s = time.time(), 1.0
         while True:
-            settled = time.time() - batch.planned_at > SETTLED_S
+            kept = next((one for one in self._book.open(self._endpoint) if one.row == batch.row), None)
+            if kept is None:  # another kernel has seen its end
+                return False
+            if kept.id is not None and kept.id not in batch.others:  # another kernel has created or found it
+                batch.id, batch.found, batch.guessed = kept.id, True, False
+                return True
+            created_at = batch.planned_at + CREATION_S
+            created_at = created_at if kept.may_be_under_creation else min(created_at, began_at)
+            settled = time.time() - created_at > SETTLED_S
             try:
                 recent = await self._batches.recent(batch.planned_at - SKEW_S)
             except CallError as error:
                 _raise_refusal(error)
             else:
                 if (fit := self._fitting(batch, recent)) is not None:
-                    batch.id, batch.found = fit.id, True
-                    self._book.sent(batch.row, fit.id)
+                    batch.id, batch.found, batch.guessed = fit.id, True, True
                     return True
                 if settled:
                     return False
@@ -392,7 +404,7 @@ class Batcher:
         if not lost and found.keys() >= batch.names:  # else the next to look reads them again
             took_s = None if state.cancelling or state.ended_at is None else state.ended_at - state.created_at
             self._over[batch.row] = _Over(batch.row, batch.planned_at, answered, took_s)
-        await self._place(again)
+        _look_again(again)
 
 
 def _goes_on(batches: Collection[_Watched]) -> str:
@@ -418,6 +430,12 @@ def _unanswered(batch: _Watched, *, cancelled: bool) -> NotInBatch:
     if batch.given_up:
         return NotInBatch(f"The batch {batch.id} took too long for the deadline, and was cancelled.")
     return NotInBatch(f"The batch {batch.id} was cancelled before this request. It is not billed.", again=False)
+
+
+def _look_again(items: Iterable[_Item]) -> None:
+    for one in items:
+        if not one.reply.done():
+            one.reply.set_result(None)
 
 
 def _fail(items: Iterable[_Item], error: Exception) -> None:

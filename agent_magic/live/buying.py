@@ -162,18 +162,21 @@ class Buyer:
             return await self._bought(step, request, stream)
         key, ordinal = cache.key(step, request)
         fresh = cache.buys_anew(step, request)
-        kept: Answer | Busy | None = journal.ask(step, number, key, ordinal, fresh=fresh)
-        while isinstance(kept, Busy):
-            await asyncio.sleep(LOOK_S)
-            kept = journal.ask(step, number, key, ordinal, fresh=fresh)
-        if kept is not None:
-            return kept
-        if self.batcher is not None and step in self._engine.batched:
-            check_request(request, self._provider)
-            answer = await self.batcher.send(key, ordinal, request, stream, fresh=fresh)
-            answer = self._settled(step, stream, answer)
-        else:
-            answer = await self._bought(step, request, stream)
+        by_batch = step in self._engine.batched
+        answer: Answer | None = None
+        while answer is None:
+            kept: Answer | Busy | None = journal.ask(step, number, key, ordinal, fresh=fresh)
+            while isinstance(kept, Busy):
+                await asyncio.sleep(LOOK_S)
+                kept = journal.ask(step, number, key, ordinal, fresh=fresh)
+            if kept is not None:
+                return kept
+            if self.batcher is None or not by_batch:
+                answer = await self._bought(step, request, stream)
+            else:
+                check_request(request, self._provider)
+                answer = await self.batcher.send(key, ordinal, request, stream, fresh=fresh)
+                answer = answer and self._settled(step, stream, answer)
         stream.answer = answer
         journal.keep(step, number, answer, now())
         await journal.on_disk(step, number)  # a stop here finds the answer in the stream

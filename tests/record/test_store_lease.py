@@ -59,6 +59,17 @@ def test_the_clock_of_a_waiter_may_be_wrong():
     assert not pulses.holds(LEASE, ELSEWHERE, 0.0, 1e9)
 
 
+@pytest.mark.parametrize("ahead_s", [-600.0, 600.0])
+def test_clocks_of_two_machines_may_differ_by_minutes(ahead_s):
+    """A lease that is renewed elsewhere holds, whatever the time written in it says here."""
+    clock, wall_s = Clock(), 1e9
+    pulses = LeaseWatch(clock)
+    for _ in range(10):
+        assert pulses.holds(LEASE, ELSEWHERE, wall_s + LEASE_S, wall_s + ahead_s)
+        clock.now_s += LEASE_S / 2
+        wall_s += LEASE_S / 2
+
+
 def test_a_heart_beats_for_those_who_run(monkeypatch):
     """Once for each, on another thread, until the last has gone."""
     monkeypatch.setattr("agent_magic.record.ledger.lease.TICK_S", 0.005)

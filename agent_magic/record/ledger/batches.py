@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 KEY_BYTES = 32
 COLUMNS = "id, endpoint, batch, owner, planned_at, names, coalesce(home, '')"
 MOST_TIMES = 200
+CREATION_S = 600.0
+"""How long a process may take to create a batch."""
 
 
 def name_of(key: str, ordinal: int) -> str:
@@ -59,9 +61,10 @@ class KeptBatch(NamedTuple):
 
     @property
     def may_be_under_creation(self) -> bool:
-        """True if another process may be about to create it."""
+        """True if another process may be about to create it; of one on another machine only time tells."""
         owner = Owner.parse(self.owner)
-        return self.id is None and owner != Owner.me() and owner.is_alive() is not False
+        is_new = self.id is None and time.time() - self.planned_at < CREATION_S
+        return is_new and owner != Owner.me() and owner.is_alive() is not False
 
 
 def open_batches(file: LedgerFile) -> list[KeptBatch]:
@@ -91,8 +94,9 @@ class BatchBook:
         self._write("UPDATE batches SET batch = ?, state = 'sent' WHERE id = ?", batch, row)
 
     def over(self, row: int, state: str = "over", took_s: float | None = None) -> None:
-        """Record a batch's end: `over`, `lost` at the provider or `refused`."""
-        self._write("UPDATE batches SET state = ?, took_s = ? WHERE id = ?", state, took_s, row)
+        """Record a batch's end, the first to be seen: `over`, `lost` at the provider or `refused`."""
+        sql = "UPDATE batches SET state = ?, took_s = ? WHERE id = ? AND state IN ('planned', 'sent')"
+        self._write(sql, state, took_s, row)
 
     def keep(self, answers: Iterable[tuple[str, Answer]], planned_at: float) -> None:
         """Store answers that no run waits for. Answers newer than the plan stay."""

@@ -2,7 +2,7 @@
 
 A *lease* keeps two kernels from buying the same answer. A thread renews leases, even if user code blocks the event
 loop. Clocks cannot be trusted, so a waiting process checks if the other exists, or on another machine if the lease was
-renewed within `LEASE_S` of its own monotonic clock, and the time written in it.
+renewed within `LEASE_S` of its own monotonic clock. One that ended long ago by the time written in it is free at once.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 LEASE_S = 60.0
 """How long a lease holds without being renewed."""
+SKEW_S = 900.0
+"""Seconds by which the clocks of two machines may differ."""
 BEAT_S = 5.0
 """How often a lease is renewed."""
 TICK_S = 1.0
@@ -100,7 +102,7 @@ class LeaseWatch:
     def holds(self, lease: tuple[str, int, int], owner: str, until: float, now: float) -> bool:
         """Return whether a lease still holds; `until` is the time written in it, since the epoch."""
         alive = Owner.parse(owner).is_alive()
-        if alive is False or (alive is None and now >= until):
+        if alive is False or (alive is None and now >= until + SKEW_S):
             self._seen.pop(lease, None)
             return False
         before = self._seen.get(lease)

@@ -1,0 +1,196 @@
+"""Processes that share a ledger and a provider's batches, in drawn scenes: nothing is paid twice, and nothing is lost.
+
+They are stopped, killed and taken up again at any moment, on one machine or several, with clocks that differ; a
+creation's reply is lost, requests of a batch fail, expire or are cancelled, results come torn, twice or in any order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import agent_magic as am
+from agent_magic.record import Answer, Usage
+from tests.conftest import NIGHTLY
+from tests.live.batch_scenes import Fate, Process, World, lost, play, shown_usd
+
+if TYPE_CHECKING:
+    from agent_magic.record import Request
+    from tests.live.batch_scenes import Ended
+
+ROWS = {"rows": [str(one) for one in range(6)], "same": ["x", "x", "y"]}
+KINDS = {None, "Unused", "Skipped", "Condition", "Late", "Stopped", "Rejected", "Overloaded", "RateLimited"} | {
+    "Unreachable",
+    "NotInBatch",
+    "InvalidAnswer",
+}
+"""How steps may end here; anything else is a fault."""
+MOMENTS = [0.1, 0.35, 0.6, 1.0, 3.0, 25.0, 33.0, 40.0, 200.0]
+"""In seconds; before, in and after a creation, while it is waited for, and after its end."""
+
+
+def look(word: str) -> str:
+    """Look a word up."""
+    return word.upper()
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> am.Plan:
+    """A plan with rows, tools, typed answers, conditions and equal prompts; some steps go live."""
+    steps: list[am.Agent] = []
+    names: list[str] = []
+    for number in range(draw(st.integers(1, 5))):
+        name = f"s{number}"
+        used = draw(st.lists(st.sampled_from(names), max_size=2, unique=True)) if names else []
+        kind = draw(st.sampled_from(["plain", "rows", "same rows", "live", "tool", "typed", "same", "condition"]))
+        prompt = f"{name} {' '.join(f'{{{{ {one} }}}}' for one in used)}"
+        options: dict[str, Any] = {}
+        if kind in {"rows", "same rows"}:
+            prompt, options["each"] = f"{prompt} {{{{ item }}}}", "rows" if kind == "rows" else "same"
+        elif kind == "tool":
+            options |= {"tools": [am.tool(safe=True)(look)], "batch": draw(st.booleans())}
+        elif kind == "typed":
+            options["returns"] = int
+        elif kind == "same":
+            prompt = "the same"
+        elif kind == "live":
+            options["batch"] = False
+        elif kind == "condition" and names:
+            options["when"] = f"'{draw(st.integers(0, 3))}' in ({draw(st.sampled_from(names))} | string)"
+        steps.append(am.Agent(name, prompt, **options))
+        names.append(name)
+    return am.Plan(steps, ROWS)
+
+
+def answer(request: Request, number: int) -> Answer:
+    """Answer: a tool is called first; one typed answer of three is no number at first."""
+    chance = Random(f"{request.prompt} {request.messages} {number}")
+    usage = Usage(len(request.prompt) // 3 + 5, output_tokens=chance.randint(3, 40))
+    text, stop_reason, content = str(chance.randint(0, 9999)), "end_turn", None
+    if request.tools and not request.messages:
+        content = json.dumps([{"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"word": "x"}}])
+        text, stop_reason = "", "tool_use"
+    elif request.schema:
+        text = "none" if chance.random() < 0.3 and not request.messages else json.dumps({"value": int(text)})
+    return Answer(text, stop_reason, usage=usage, model=request.model, content=content)
+
+
+CREATIONS = ["ok", "ok", "ok", "ok", "unsaid", "unsaid", "gone", "refused", "limited", "busy", "away"]
+ENDS = ["busy", "wrong", "expired", "cancelled"]
+FATES = st.builds(
+    Fate,
+    creation=st.sampled_from(CREATIONS),
+    takes_s=st.sampled_from([1.0, 20.0, 400.0, 5000.0]),
+    hidden_s=st.sampled_from([0.0, 0.0, 5.0, 40.0]),
+    ends=st.one_of(st.just(("succeeded",)), st.sampled_from(ENDS).map(lambda one: ("succeeded", one))),
+    torn=st.sampled_from([0, 0, 1]),
+    extra=st.sampled_from(["", "twice", "foreign"]),
+    upload_s=st.sampled_from([0.4, 0.4, 90.0]),
+)
+POLICIES = st.builds(
+    am.Policy,
+    batch=st.sampled_from([True, True, "auto", False]),
+    seed=st.just(1),
+    max_attempts=st.integers(1, 3),
+    batch_fallback=st.sampled_from(["batch", "live"]),
+    deadline_s=st.sampled_from([None, None, 300.0, 10_000.0]),
+    concurrency=st.sampled_from([1, 8]),
+    identical=st.sampled_from(["once", "each"]),
+)
+CONTROLS = st.tuples(
+    st.sampled_from(MOMENTS), st.sampled_from(["retry", "skip", "stop"]), st.sampled_from([["s0"], None])
+).filter(lambda one: one[1] != "skip" or one[2] is not None)
+PROCESSES = st.builds(
+    Process,
+    at_s=st.sampled_from([0.0, 0.2, 0.5, 30.0]),
+    policy=POLICIES,
+    fresh=st.just(False),
+    ends=st.one_of(st.none(), st.tuples(st.sampled_from(["stop", "kill"]), st.sampled_from(MOMENTS))),
+    skew_s=st.sampled_from([0.0, 0.0, -600.0, 600.0]),
+    controls=st.lists(CONTROLS, max_size=2).map(tuple),
+)
+ROUNDS = st.lists(st.lists(PROCESSES, min_size=1, max_size=2), min_size=1, max_size=2)
+
+
+@settings(max_examples=10_000 if NIGHTLY else 120)
+@given(plans(), ROUNDS, st.lists(FATES, max_size=5), st.integers(0, 99), st.booleans())
+def test_nothing_is_paid_twice_and_nothing_is_lost(
+    plan: am.Plan, rounds: list[list[Process]], fates: list[Fate], seed: int, known: bool
+) -> None:
+    """Each run ends, the last one with all answers that can be had; frames show what was billed, and replay."""
+    world = play(plan, rounds, fates, answer, seed=seed, known=known)
+    check(world)
+    for one in world.ended:
+        if not one.killed:
+            check_replay(plan, one)
+
+
+def check(world: World) -> None:
+    """Check what is left of a scene."""
+    assert [] == [trouble for one in world.ended for trouble in one.client.trouble]
+    assert [] == lost(world)
+    for one in world.ended:
+        assert {result.kind for result in one.record.results} <= KINDS
+        assert all(result.status for result in one.record.results)
+    is_wrong = any("wrong" in one.fate.ends for one in world.server.sent.values())
+    known = {"succeeded", "skipped", *({"failed"} if is_wrong else ())}
+    assert {result.status for result in world.ended[-1].record.results} <= known
+    billed: dict[tuple[str, str], float] = defaultdict(float)
+    for bill in world.server.bought:
+        billed[bill.batch, bill.key] += bill.usd
+    shown = shown_usd(world)
+    assert {place: pytest.approx(billed[place]) for place in shown} == shown
+
+
+def check_replay(plan: am.Plan, one: Ended) -> None:
+    """A replay has the steps of the run, with their texts, times and dollars."""
+    with TemporaryDirectory() as folder:
+        am.Run(one.record).save(f"{folder}/run.jsonl")
+        found = plan.replay(f"{folder}/run.jsonl", one.process.policy).record
+    assert [(row.status, row.kind, row.finished_s, row.text, row.cost_usd) for row in one.record.results] == [
+        (row.status, row.kind, row.finished_s, row.text, row.cost_usd) for row in found.results
+    ]
+
+
+ONE = am.Plan([am.Agent("a", "A")])
+UNSAID = Fate("unsaid", hidden_s=5.0)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["here", "on another machine"])
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_batch_that_its_process_could_not_name_is_found(how: str, *, known: bool) -> None:
+    """Whoever asks next finds it, also where nobody can know whether its process is still about to create it."""
+    world = play(ONE, [[Process(ends=(how, 1.0))]], [UNSAID], answer, known=known)
+    check(world)
+    assert 1 == len(world.server.sent)
+
+
+@pytest.mark.parametrize("fates", [(Fate("gone"), UNSAID), (UNSAID, Fate("gone")), (UNSAID, UNSAID)])
+def test_two_batches_of_one_size_that_could_not_be_named_are_told_apart(fates: tuple[Fate, Fate]) -> None:
+    """What is taken for one of them is free for the other: only its results show whose it is."""
+    plan = am.Plan([am.Agent("a", "{{ item }}", each="rows")], {"rows": [*"abcdefgh"]})
+    world = play(plan, [[Process(ends=("kill", 3.0))]], fates, answer)
+    check(world)
+    assert [4, 4] == [len(one.requests) for one in world.server.sent.values()]
+
+
+def test_the_ledger_is_asked_again_before_a_batch_is_created_again() -> None:
+    """Meanwhile another run may have bought the answer."""
+    live = Process(30.0, am.Policy(seed=1), fresh=True)
+    world = play(ONE, [[Process(), live]], [Fate("gone")], answer)
+    assert (1, 0) == (len(world.server.bought), len(world.server.sent))
+    assert ["ledger"] == [attempt.source for attempt in world.ended[0].record.results[0].attempts]
+
+
+def test_a_batch_whose_upload_took_long_is_looked_for_as_long() -> None:
+    """A provider's list may lag: the time for that begins where the creation ended."""
+    world = play(ONE, [[Process()]], [Fate("unsaid", hidden_s=5.0, upload_s=90.0)], answer)
+    assert 1 == len(world.server.sent)
+    check(world)
