@@ -211,8 +211,9 @@ class ModelledService:
         batching, batch_s = self._by_batch
         by_batch = batching is not None and step in batching.now
         scripts.leave_out(step, by_batch=by_batch)
-        by_batch = by_batch and scripts.next(step).input_tokens != 0  # an available answer is not sent
-        attempt = scripts.next(step).sent(batch_s if by_batch else None)
+        attempt = scripts.next(step)
+        by_batch = by_batch and (attempt.input_tokens != 0 or attempt.turned_away)  # an available answer is not sent
+        attempt = attempt.sent(batch_s if by_batch else None)
         flight = _Flight(step, now, attempt, by_batch=by_batch)
         if by_batch:  # no limit and no cache of ours
             if attempt.usage is None and attempt.input_tokens is not None:

@@ -454,7 +454,9 @@ class _Modelling:
         same = model == seen.model and effort == seen.effort
         cut = recorded.pop() if recorded and recorded[-1].failure is BEATEN_BY_OTHERS else None
         given = None if seen.input_tokens is None else self._input(seen, seen.input_tokens, model, factor, change)
-        failed = [_failing(one, factor, same=same) for one in recorded if one.failure is not None]
+        failed = [
+            self._alone(agent, model, _failing(one, factor, same=same)) for one in recorded if one.failure is not None
+        ]
         if seen.answered and seen.timed:
             last = recorded[-1]
             if same and not change:
@@ -488,6 +490,17 @@ class _Modelling:
         if cut is not None and same:
             answer = _cut_short(answer, cut)
         return (*failed, answer), SAME if again else (timing.low, timing.high), spread
+
+    def _alone(self, agent: int, model: str, attempt: Try) -> Try:
+        """Return an attempt of a batch with the time that it would take live: the batch's tells nothing of it."""
+        if attempt.batch_s is None:
+            return attempt
+        timing, made = (
+            self._timing(agent, attempt.model or model, asked=agent not in self.by_batch),
+            attempt.output_tokens,
+        )
+        first_s = timing.ttft_s if made else None
+        return attempt._replace(first_s=first_s, takes_s=timing.ttft_s + (made or 0) / timing.pace)
 
     def _input(self, seen: Seen, tokens: int, model: str, factor: float, change: int) -> int:
         before = seen.attached_tokens[0]

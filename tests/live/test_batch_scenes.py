@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import agent_magic as am
@@ -119,7 +120,7 @@ PROCESSES = st.builds(
 ROUNDS = st.lists(st.lists(PROCESSES, min_size=1, max_size=2), min_size=1, max_size=2)
 
 
-@settings(max_examples=10_000 if NIGHTLY else 120)
+@settings(max_examples=10_000 if NIGHTLY else 100)
 @given(plans(), ROUNDS, st.lists(FATES, max_size=5), st.integers(0, 99), st.booleans())
 def test_nothing_is_paid_twice_and_nothing_is_lost(
     plan: am.Plan, rounds: list[list[Process]], fates: list[Fate], seed: int, known: bool
@@ -194,3 +195,49 @@ def test_a_batch_whose_upload_took_long_is_looked_for_as_long() -> None:
     world = play(ONE, [[Process()]], [Fate("unsaid", hidden_s=5.0, upload_s=90.0)], answer)
     assert 1 == len(world.server.sent)
     check(world)
+
+
+def alone(plan: am.Plan, policy: am.Policy, fates: list[Fate], seed: int) -> World:
+    """Run a plan once; equal requests have equal answers."""
+    return play(plan, [[Process(policy=policy)]], fates, lambda request, _: answer(request, 1), seed=seed, last=None)
+
+
+@settings(max_examples=5_000 if NIGHTLY else 30)
+@given(plans(), POLICIES, st.lists(FATES.map(lambda one: one._replace(creation="ok", torn=0)), max_size=3))
+def test_a_forecast_of_a_run_by_batch_is_what_it_was(plan: am.Plan, policy: am.Policy, fates: list[Fate]) -> None:
+    """The same ends at the same times, for the dollars that were billed."""
+    world = alone(plan, replace(policy, deadline_s=None), fates, 1)
+    run = am.Run(world.ended[0].record)
+    found = run.forecast().record
+    assume(not any(attempt.is_served for result in run.record.results for attempt in result.attempts))
+    assert [(one.name, one.status, one.kind, one.finished_s) for one in run.record.rows] == [
+        (one.name, one.status, one.kind, one.finished_s) for one in found.rows
+    ]
+    billed = pytest.approx(sum(bill.usd for bill in world.server.bought))
+    assert billed == sum(one.cost_usd or 0.0 for one in run.record.results)
+    assert billed == sum(one.cost_usd or 0.0 for one in found.results)
+
+
+@settings(max_examples=5_000 if NIGHTLY else 30)
+@given(plans(), st.booleans(), st.sampled_from([1, 8]), st.sampled_from(["once", "each"]))
+def test_a_what_if_tells_what_the_other_way_costs(plan: am.Plan, batch: bool, concurrency: int, identical: Any) -> None:
+    """A run by batch tells what it costs live, and the other way round, with its turns and what was asked again."""
+    policies = [am.Policy(concurrency, batch=one, seed=1, identical=identical) for one in (batch, not batch)]
+    world, other = (alone(plan, one, [], 1) for one in policies)
+    frame = am.Run(world.ended[0].record).whatif(batch=not batch)
+    assert pytest.approx(sum(bill.usd for bill in other.server.bought)) == frame["cost_usd"].iloc[0]
+
+
+def test_an_answer_that_a_batch_gave_wrongly_takes_no_hours_live() -> None:
+    """The batch says nothing about how long a model works: asked live, it is mended within the step's time."""
+    plan = am.Plan([am.Agent("a", "A", returns=int), am.Agent("b", "{{ a }}")])
+
+    def first_wrong(request: Request, _: int) -> Answer:
+        text = json.dumps({"value": 1}) if request.messages else "none"
+        return Answer(text, "end_turn", usage=Usage(9, output_tokens=3), model=request.model)
+
+    world = play(plan, [[Process()]], [Fate(takes_s=5000.0)], first_wrong, last=None)
+    found = am.Run(world.ended[0].record).forecast(batch=False)
+    assert ["succeeded", "succeeded"] == [*found.agents["status"]]
+    assert 60.0 > (found.totals.wall_s or 0.0)
+    assert 2 * sum(bill.usd for bill in world.server.bought) == pytest.approx(found.totals.cost_usd)
