@@ -27,8 +27,9 @@ from tests.record.conformance import always, answer, plan_of
 
 
 @pytest.fixture
-def session():
-    """A session that is closed at the end."""
+def session(monkeypatch):
+    """A session of no file that is known, closed at the end."""
+    monkeypatch.delattr("__main__.__file__", raising=False)
     made = Session()
     yield made
     made.close()
