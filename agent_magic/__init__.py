@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from agent_magic.live.mcp import McpServer
     from agent_magic.live.people import Desk, Question
     from agent_magic.live.saving import save
+    from agent_magic.measure.each import best, vote
     from agent_magic.measure.judge import judge
     from agent_magic.measure.telemetry import Telemetry
-    from agent_magic.measure.votes import best, vote
     from agent_magic.providers.anthropic.client import Claude
     from agent_magic.providers.chat.client import Chat
     from agent_magic.providers.dask.client import Dask
@@ -148,8 +148,8 @@ _PLACES = {
     "compare": "agent_magic.api.reading",
     "image": "agent_magic.declare.values",
     "judge": "agent_magic.measure.judge",
-    "best": "agent_magic.measure.votes",
-    "vote": "agent_magic.measure.votes",
+    "best": "agent_magic.measure.each",
+    "vote": "agent_magic.measure.each",
     "pdf": "agent_magic.declare.values",
     "text_file": "agent_magic.declare.values",
     "tradeoff": "agent_magic.show.charts.tradeoff",

@@ -20,7 +20,8 @@ import anthropic
 
 from agent_magic.api import Agent, Plan, Policy, Session
 from agent_magic.engine.admission.key import Key
-from agent_magic.engine.pacing.pacer import Hold, Pacer
+from agent_magic.engine.admission.room import Hold
+from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import CallError, RateLimited
 from agent_magic.providers.anthropic.client import Claude, body
 from agent_magic.providers.base import Stream

@@ -18,7 +18,9 @@ from random import Random
 from typing import Literal, Protocol
 
 from agent_magic.engine.admission.key import Key
-from agent_magic.engine.pacing.pacer import Hold, Pacer, Ticket
+from agent_magic.engine.admission.room import Hold
+from agent_magic.engine.pacing.class_pacer import Ticket
+from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.retry import FIRST_BACKOFF_S
 from agent_magic.providers.anthropic.errors import read_headers
 from agent_magic.providers.http.responses import retry_after_s

@@ -18,7 +18,7 @@ from random import Random
 from statistics import median, quantiles
 
 from agent_magic.declare.dag import Dag, build_dag
-from agent_magic.engine.conductor.conductor import Conductor
+from agent_magic.engine.conductor import Conductor
 from agent_magic.engine.contract import Send
 from agent_magic.engine.policy import Policy
 from benchmarks.measuring import print_heading, print_table

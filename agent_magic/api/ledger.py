@@ -9,8 +9,8 @@ from agent_magic.api.plan import Plan
 from agent_magic.api.run import Run
 from agent_magic.declare.validation import check_integer
 from agent_magic.errors import LedgerError
-from agent_magic.measure.dead import all_dead_frame
 from agent_magic.measure.frames import runs_frame
+from agent_magic.measure.service import all_dead_frame
 from agent_magic.record.ledger.store import SqliteLedger
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Ledger(SqliteLedger):
         return self._plan_of(run, Plan)
 
     def dead(self, *, runs: int = 50, only: Callable[[PastRun], bool] | None = None) -> pd.DataFrame:
-        """Return permanent failures of any kernel without a later answer; see `agent_magic.measure.dead`.
+        """Return permanent failures of any kernel without a later answer; see `agent_magic.measure.service`.
 
         Args:
             runs: Number of runs to look at, newest first.

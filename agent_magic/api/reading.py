@@ -10,7 +10,6 @@ from agent_magic.errors import RunFailed
 from agent_magic.forecast.one_by_one import one_by_one, totals_of
 from agent_magic.measure.compare import check_runs, compared, differences, record_of
 from agent_magic.measure.contexts import contexts_frame
-from agent_magic.measure.dead import dead_frame
 from agent_magic.measure.each import each_frame
 from agent_magic.measure.frames import (
     agents_frame,
@@ -24,7 +23,7 @@ from agent_magic.measure.frames import (
     tool_calls_frame,
 )
 from agent_magic.measure.path import find_path, savings_frame
-from agent_magic.measure.service import percentiles_frame, slo_frame, utilization_frame
+from agent_magic.measure.service import dead_frame, percentiles_frame, slo_frame, utilization_frame
 from agent_magic.record.cassette.writing import only_hash, write_cassette
 from agent_magic.show.charts.comparison import comparison_chart
 from agent_magic.show.charts.dashboard import run_dashboard
@@ -122,7 +121,7 @@ class Reading:
 
     @property
     def dead(self) -> pd.DataFrame:
-        """One row per permanently failed step: request, attempts, reason; see `agent_magic.measure.dead`."""
+        """One row per permanently failed step: request, attempts, reason; see `agent_magic.measure.service`."""
         return dead_frame(self.record)
 
     @property

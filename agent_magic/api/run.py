@@ -18,9 +18,9 @@ from agent_magic.forecast.calibration import Forecasts
 from agent_magic.forecast.forecast import Forecaster
 from agent_magic.forecast.whatif import forecast_one, nearby, whatif_frame
 from agent_magic.measure.compare import measure_against, record_of
-from agent_magic.measure.dead import to_requeue
 from agent_magic.measure.judge import Judge, Judging
 from agent_magic.measure.scores import GradeBook, scores_frame
+from agent_magic.measure.service import to_requeue
 from agent_magic.measure.trial import last_compared, settings_of, with_scores
 from agent_magic.measure.truths import score_answers
 from agent_magic.providers.anthropic.models import MODELS

@@ -17,8 +17,7 @@ from agent_magic.declare.validation import must_be
 from agent_magic.engine.admission.pool import Pool
 from agent_magic.engine.alerts import Alerts
 from agent_magic.engine.pacing.limits import Limits
-from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.pacing.routing import Router
+from agent_magic.engine.pacing.pacer import Pacer, Router
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, shown_value
 from agent_magic.live.batching import cancel_batches, collect_batches
 from agent_magic.live.sharing import Sharing

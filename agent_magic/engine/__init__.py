@@ -37,10 +37,10 @@ reason in the same conversation. While a step calls a function (`Call`), it hold
 ## Modules
 
 * `candidates` decides which of several steps with one result counts: races, hedges, steps that begin early.
-* `conductor/` decides which step is next: the longest remaining path first, slots, deadlines, retries.
+* `conductor` decides which step is next: the longest remaining path first, slots, deadlines, retries.
 * `admission/` decides whether there is room: the pacer (`pacing/`), the budget, the breakers, the leaders of the prompt
   cache, the key, the slots of the session.
-* `requests.py` writes the requests and bounds the usage of each, `settlement.py` settles it, `calls.py` has functions
+* `requests.py` writes the requests and bounds the usage of each, `calls.py` has functions
   called between turns.
 * `run.py` brings them together and records the events.
 
@@ -79,13 +79,14 @@ if TYPE_CHECKING:
     from agent_magic.engine.admission.key import Key
     from agent_magic.engine.admission.pool import Pool
     from agent_magic.engine.admission.prefix import Prefixes
-    from agent_magic.engine.admission.room import Need
+    from agent_magic.engine.admission.room import Hold, Need
     from agent_magic.engine.calls import Call
-    from agent_magic.engine.conductor.conductor import Conductor
+    from agent_magic.engine.conductor import Conductor
     from agent_magic.engine.contract import Abort, Backoff, Done, Outcome, Send, Skipped, WakeAt
     from agent_magic.engine.expected import kinds_of
+    from agent_magic.engine.pacing.class_pacer import Ticket
     from agent_magic.engine.pacing.limits import Reading, Readings
-    from agent_magic.engine.pacing.pacer import Hold, Pacer
+    from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.retry import Failure, failure_of
     from agent_magic.engine.run import Engine
 
@@ -96,13 +97,13 @@ __getattr__ = lazy_names(
         "Backoff": "agent_magic.engine.contract",
         "Budget": "agent_magic.engine.admission.budget",
         "Call": "agent_magic.engine.calls",
-        "Conductor": "agent_magic.engine.conductor.conductor",
+        "Conductor": "agent_magic.engine.conductor",
         "Done": "agent_magic.engine.contract",
         "Engine": "agent_magic.engine.run",
         "Failure": "agent_magic.engine.retry",
         "Fault": "agent_magic.engine.admission.breaker",
         "Gate": "agent_magic.engine.admission.gate",
-        "Hold": "agent_magic.engine.pacing.pacer",
+        "Hold": "agent_magic.engine.admission.room",
         "Key": "agent_magic.engine.admission.key",
         "Need": "agent_magic.engine.admission.room",
         "Outcome": "agent_magic.engine.contract",
@@ -113,6 +114,7 @@ __getattr__ = lazy_names(
         "Readings": "agent_magic.engine.pacing.limits",
         "Send": "agent_magic.engine.contract",
         "Skipped": "agent_magic.engine.contract",
+        "Ticket": "agent_magic.engine.pacing.class_pacer",
         "WakeAt": "agent_magic.engine.contract",
         "Worst": "agent_magic.engine.admission.budget",
         "failure_of": "agent_magic.engine.retry",

@@ -265,23 +265,18 @@ class Gauges:
             case "queue":
                 return float(len(self._waiting))
             case "utilization":
-                return self._utilization(at_s)
+                begun_s, used = self._used[0]
+                span_s = at_s - begun_s
+                if self._slots is None or span_s < CALM_S:
+                    return None
+                return (self._used[-1][1] - used) / span_s / self._slots
             case "usd_per_min":
                 while self._spent and self._spent[0][0] < at_s - LATELY_S:
                     self._spent.popleft()
                 return sum(cost for _, cost in self._spent)
             case _:
-                return self._percentile(int(metric[1:]))
-
-    def _utilization(self, at_s: float) -> float | None:
-        begun_s, used = self._used[0]
-        span_s = at_s - begun_s
-        if self._slots is None or span_s < CALM_S:
-            return None
-        return (self._used[-1][1] - used) / span_s / self._slots
-
-    def _percentile(self, percent: int) -> float | None:
-        if percent not in self._sorted:
-            enough = len(self._totals) >= ENOUGH[percent]
-            self._sorted[percent] = percentile(self._totals, percent) if enough else None
-        return self._sorted[percent]
+                percent = int(metric[1:])
+                if percent not in self._sorted:
+                    enough = len(self._totals) >= ENOUGH[percent]
+                    self._sorted[percent] = percentile(self._totals, percent) if enough else None
+                return self._sorted[percent]

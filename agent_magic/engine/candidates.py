@@ -14,29 +14,33 @@ A speculating step waits for the parents that its prompt uses, and not for those
 or a failure before the condition is decided is kept back until then. If most conditions of its declaration were
 false, it does not speculate.
 
+A request is overdue after some seconds, or with `p95` when 95 of 100 would be over. Among requests that start together
+the quick ones end first, so those under way or aborted count as censored.
+
 The models of a cascade or a fallback are candidates within one step: see `Conductor.ask_another`.
+
+Source: E. L. Kaplan, P. Meier, "Nonparametric estimation from incomplete observations", Journal of the American
+Statistical Association 53 (1958): the product-limit estimate.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from agent_magic.declare.each import group_of
 from agent_magic.declare.flow import CONDITION, UNUSED, Left
-from agent_magic.declare.race import BEATEN, NO_ANSWER
-from agent_magic.engine.conductor.overdue import Overdue
-from agent_magic.engine.conductor.states import ENDED, HEDGES, KEPT, PASSED_ON, PENDING, READY, RUNNING, UNDER_WAY
+from agent_magic.declare.race import BEATEN, NO_ANSWER, share_of
 from agent_magic.engine.contract import Abort, Send
+from agent_magic.engine.states import ENDED, HEDGES, KEPT, PASSED_ON, PENDING, READY, RUNNING, UNDER_WAY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from agent_magic.declare.dag import Dag
     from agent_magic.declare.plan import Plan
-    from agent_magic.engine.conductor.states import Alarms, Ends
+    from agent_magic.engine.conductor import Conductor
     from agent_magic.engine.contract import Decision, Requests
-    from agent_magic.engine.retry import Tries
     from agent_magic.record.answer import Status
 
 LEAST_KNOWN: Final = 5
@@ -57,41 +61,11 @@ class End(NamedTuple):
 SUCCEEDED: Final = End("succeeded", None, None)
 
 
-class Steps(Protocol):
-    """The steps of a run, as candidates read and change them: a `Conductor`."""
-
-    @property
-    def dag(self) -> Dag: ...
-    @property
-    def state(self) -> list[int]: ...
-    @property
-    def missing(self) -> list[int]:
-        """Number of things that each step waits for."""
-        ...
-
-    @property
-    def ends(self) -> Ends: ...
-    @property
-    def out(self) -> list[Decision]: ...
-    @property
-    def tries(self) -> Tries: ...
-    @property
-    def alarms(self) -> Alarms: ...
-    @property
-    def tasks(self) -> Container[int]: ...
-    def make_ready(self, agent: int, now: float, *, decided: bool = False) -> None: ...
-    def why_left_out(self, agent: int) -> Left | None: ...
-    def leave_out(self, agent: int, left: Left, now: float) -> None: ...
-    def pass_on(self, agent: int, end: End, now: float) -> None: ...
-    def stopped(self, agent: int, now: float) -> None: ...
-    def give_up(self, agent: int, kind: str, why: str, now: float) -> None: ...
-    def give_back(self, agent: int) -> None: ...
-    def end(self, agent: int, end: End, now: float) -> None: ...
-    def skip_descendants(self, agent: int, now: float) -> None: ...
-
-
 class Candidates:
-    """The races, hedges and speculating steps of one run. The conductor calls it at each change of a step."""
+    """The races, hedges and speculating steps of one run. The conductor calls it at each change of a step.
+
+    `steps` is that conductor, with the steps of the run.
+    """
 
     def __init__(self, plan: Plan, requests: Requests, kinds: Iterable[str]) -> None:
         flow, choices = plan.flow, requests.flow
@@ -121,7 +95,7 @@ class Candidates:
         self._to_look_at.update(dict.fromkeys(self._ahead_of))
         return bool(self._to_look_at)
 
-    def start_due(self, steps: Steps, now: float) -> None:
+    def start_due(self, steps: Conductor, now: float) -> None:
         """Make those ready that may start now: with an overdue first request, or before their condition."""
         while self._to_look_at:
             agent, _ = self._to_look_at.popitem()
@@ -133,14 +107,14 @@ class Candidates:
             steps.missing[place] -= 1
             steps.make_ready(place, now)
 
-    def set_alarm(self, steps: Steps, now: float) -> None:
+    def set_alarm(self, steps: Conductor, now: float) -> None:
         _, at_s = self.overdue.take_due(now, lambda step: self._may_be_overdue(steps, step))
         if at_s != self._alarm_s:
             self._alarm_s = at_s
             if at_s < math.inf:
                 steps.alarms.set(at_s, HEDGES)
 
-    def _may_be_overdue(self, steps: Steps, step: int) -> bool:
+    def _may_be_overdue(self, steps: Conductor, step: int) -> bool:
         under_way = self._place_of[step] in self._idle and steps.state[step] == RUNNING
         return under_way and step not in steps.ends.stopping and not steps.ends.cut
 
@@ -148,7 +122,7 @@ class Candidates:
         if self._place_of.get(agent) in self._idle:
             self.overdue.launched(agent, now)
 
-    def _look_at(self, steps: Steps, agent: int, now: float) -> None:
+    def _look_at(self, steps: Conductor, agent: int, now: float) -> None:
         """Start a step before its condition, or decide that, if possible."""
         if steps.state[agent] == PENDING and steps.missing[agent]:
             parents = steps.dag.parents[agent]
@@ -164,7 +138,7 @@ class Candidates:
             self._ahead.discard(agent)
             self._decide(steps, agent, now)
 
-    def _at_hand(self, steps: Steps, waits_for: Iterable[int]) -> int | None:
+    def _at_hand(self, steps: Conductor, waits_for: Iterable[int]) -> int | None:
         """Return a step on the way to these whose answer is at hand, such as in the ledger, if nothing takes time."""
         found: int | None = None
         for one in steps.dag.ancestors(waits_for) | {*waits_for}:
@@ -175,18 +149,18 @@ class Candidates:
                 return None
         return found
 
-    def _begin(self, steps: Steps, agent: int, now: float) -> None:
+    def _begin(self, steps: Conductor, agent: int, now: float) -> None:
         known = self._held.get(self._group[agent], {})
         if len(known) < LEAST_KNOWN or 2 * sum(known.values()) >= len(known):
             self._ahead.add(agent)
             steps.make_ready(agent, now, decided=True)
 
-    def sort(self, steps: Steps) -> None:
+    def sort(self, steps: Conductor) -> None:
         """Put requests last that cost something: a candidate that is at hand may make them needless."""
         if self.races:
             steps.out.sort(key=lambda one: self._costs(steps, one))
 
-    def _costs(self, steps: Steps, one: Decision) -> bool:
+    def _costs(self, steps: Conductor, one: Decision) -> bool:
         return isinstance(one, Send) and one.step not in steps.tasks and not self._requests.need(one.step).free
 
     # which one is kept
@@ -195,7 +169,7 @@ class Candidates:
         if agent in self._group and (left is None or left.kind == CONDITION):
             self._held.setdefault(self._group[agent], {})[agent] = left is None
 
-    def _decide(self, steps: Steps, agent: int, now: float) -> None:
+    def _decide(self, steps: Conductor, agent: int, now: float) -> None:
         left, kept = steps.why_left_out(agent), self._kept_back.pop(agent, None)
         if left is None and kept is not None:
             if kept.status == "failed":
@@ -207,7 +181,7 @@ class Candidates:
         elif left is not None:
             steps.leave_out(agent, left, now)
 
-    def _drop(self, steps: Steps, agent: int, left: Left, now: float) -> None:
+    def _drop(self, steps: Conductor, agent: int, left: Left, now: float) -> None:
         """Leave out a step that is not needed any more; its request is aborted first."""
         if steps.state[agent] not in UNDER_WAY:
             steps.leave_out(agent, left, now)
@@ -216,7 +190,7 @@ class Candidates:
         steps.ends.stopping[agent] = "skipped", left.why
         steps.out.append(Abort(agent, "stopped"))
 
-    def takes_end(self, steps: Steps, agent: int, end: End, now: float) -> bool:
+    def takes_end(self, steps: Conductor, agent: int, end: End, now: float) -> bool:
         """Leave out a step whose answer comes too late, or keep back one that comes too early."""
         if self.takes_abort(steps, agent, now):  # its answer was whole before it could be aborted
             return True
@@ -228,14 +202,14 @@ class Candidates:
             self._keep_back(steps, agent, end, now)
         return True
 
-    def takes_abort(self, steps: Steps, agent: int, now: float) -> bool:
+    def takes_abort(self, steps: Conductor, agent: int, now: float) -> bool:
         """Leave out a step that was aborted because it is not needed any more."""
         left = self._beaten.get(agent)
         if left is not None:
             steps.leave_out(agent, left, now)
         return left is not None
 
-    def takes_failure(self, steps: Steps, agent: int, kind: str, why: str, now: float) -> bool:
+    def takes_failure(self, steps: Conductor, agent: int, kind: str, why: str, now: float) -> bool:
         """Keep back a failure before its condition is decided; a race fails because of its candidates."""
         if agent in self._ahead:
             self._keep_back(steps, agent, End("failed", why, kind), now)
@@ -247,7 +221,7 @@ class Candidates:
             return False
         return True
 
-    def _keep_back(self, steps: Steps, agent: int, end: End, now: float) -> None:
+    def _keep_back(self, steps: Conductor, agent: int, end: End, now: float) -> None:
         """Keep an end back, unless the condition cannot be decided because a step that it is about is lost."""
         cause = next((one for one in self._ahead_of[agent] if one in steps.ends.lost), None)
         if cause is not None:
@@ -257,7 +231,7 @@ class Candidates:
         steps.state[agent], self._kept_back[agent] = KEPT, end
         steps.give_back(agent)  # the steps that its condition waits for may need the same resources
 
-    def won(self, steps: Steps, winner: int, now: float) -> None:
+    def won(self, steps: Conductor, winner: int, now: float) -> None:
         for race in self._races_of(steps, winner):
             self._won.add(race)
             for other in steps.dag.parents[race]:
@@ -266,10 +240,10 @@ class Candidates:
                 if steps.state[agent] != ENDED:  # the place of a hedge ends with its step
                     self._drop(steps, agent, Left("skipped", f"{self._names[winner]!r} answered first", BEATEN), now)
 
-    def _races_of(self, steps: Steps, agent: int) -> list[int]:
+    def _races_of(self, steps: Conductor, agent: int) -> list[int]:
         return [child for child in steps.dag.children[agent] if child in self.races]
 
-    def _needless(self, steps: Steps, race: int) -> list[int]:
+    def _needless(self, steps: Conductor, race: int) -> list[int]:
         """Return the open agents of a race and the steps that only they use, children before parents."""
         parents, children = steps.dag.parents, steps.dag.children
         todo = [one for one in parents[race] if steps.state[one] != ENDED]
@@ -283,7 +257,7 @@ class Candidates:
                     todo.append(before)
         return [*found]
 
-    def lost(self, steps: Steps, agent: int) -> Left | None:
+    def lost(self, steps: Conductor, agent: int) -> Left | None:
         """Return why a race has failed: all of its candidates have ended without an answer, one without success."""
         if agent not in self.races or agent in self._won or steps.ends.lost.keys().isdisjoint(steps.dag.parents[agent]):
             return None
@@ -295,7 +269,7 @@ class Candidates:
         if agent in self._place_of:
             self.overdue.ended(agent, now)
 
-    def ending(self, steps: Steps, agent: int, end: End, now: float) -> End:
+    def ending(self, steps: Conductor, agent: int, end: End, now: float) -> End:
         """Return how a step ends that is about to."""
         for ones in (self._ahead, self._idle):
             ones.discard(agent)
@@ -307,19 +281,19 @@ class Candidates:
         self.attempt_failed(agent, now)
         return end._replace(cause=cause)
 
-    def ended(self, steps: Steps, agent: int, now: float) -> None:
+    def ended(self, steps: Conductor, agent: int, now: float) -> None:
         """Close the place of a step's hedge, and look at the steps that speculate on its end."""
         if (place := self._place_of.get(agent)) in self._idle:
             self._close(steps, place, now)
         self._to_look_at.update((child, None) for child in steps.dag.children[agent] if child in self._ahead_of)
         self._to_look_at.update(dict.fromkeys(self._put_off.pop(agent, ())))
 
-    def _close(self, steps: Steps, place: int, now: float) -> None:
+    def _close(self, steps: Conductor, place: int, now: float) -> None:
         """Leave out a hedge that is not needed; one that was sent in an earlier try has cost something."""
         was_sent = steps.tries.made(place)
         steps.leave_out(place, Left("skipped", UNNEEDED.why, BEATEN) if was_sent else UNNEEDED, now)
 
-    def can_do_without(self, steps: Steps, step: int, now: float) -> bool:
+    def can_do_without(self, steps: Conductor, step: int, now: float) -> bool:
         """Return whether a step survives a failed parent: a race, or for now one whose request is to be aborted."""
         if step in self._ahead and steps.state[step] in UNDER_WAY:
             if step not in steps.ends.stopping:
@@ -336,7 +310,7 @@ class Candidates:
 
     # recorded ends, and steps that run again
 
-    def settle(self, steps: Steps, done: Mapping[int, Status]) -> list[int]:
+    def settle(self, steps: Conductor, done: Mapping[int, Status]) -> list[int]:
         """Take over the ends of a recorded run, and return its answers."""
         answered = [agent for agent, status in done.items() if status in PASSED_ON]
         self._idle.difference_update(done)
@@ -344,7 +318,7 @@ class Candidates:
             self._won.update(self._races_of(steps, agent))
         return answered
 
-    def settled(self, steps: Steps, answered: Iterable[int], now: float) -> None:
+    def settled(self, steps: Conductor, answered: Iterable[int], now: float) -> None:
         for agent in answered:
             self.won(steps, agent, now)
         for place in sorted(self._idle):
@@ -356,7 +330,7 @@ class Candidates:
         asked = {*again}
         self._idle.update(place for place, step in self._step_of.items() if place in asked and step in asked)
 
-    def waits_for(self, steps: Steps, step: int) -> int:
+    def waits_for(self, steps: Conductor, step: int) -> int:
         """Return the number of things that a step waits for: a race does not wait for candidates that are lost."""
         lost = () if step in self.races else steps.ends.lost
         parents = sum(steps.state[one] != ENDED or one in lost for one in steps.dag.parents[step])
@@ -369,3 +343,104 @@ def candidates_of(plan: Plan, requests: Requests, kinds: Iterable[str]) -> Candi
     if flow is None or requests.flow is None or not (flow.races or flow.ahead_of):
         return None
     return Candidates(plan, requests, kinds)
+
+
+ENOUGH: Final = 20
+"""Of 20 requests, the 95th percentile is the second longest."""
+LATEST: Final = 200
+"""Latest requests that count, since a service has slow hours."""
+ANEW: Final = 20
+"""The estimate is renewed after this fraction (1/20) of new requests."""
+TIE_S: Final = 0.001
+"""Seconds by which a duration must exceed another to count as longer."""
+
+
+class _Made:
+    __slots__ = ("answered", "made_s", "took_s")
+
+    def __init__(self, made_s: float) -> None:
+        self.made_s, self.answered = made_s, False
+        self.took_s: float | None = None
+
+    def at(self, now: float) -> tuple[float, bool]:
+        return (now - self.made_s if self.took_s is None else self.took_s), not self.answered
+
+
+class Latencies:
+    """Durations of the latest requests of one kind of steps."""
+
+    def __init__(self) -> None:
+        self._latest: deque[_Made] = deque(maxlen=LATEST)
+        self._open: dict[int, _Made] = {}
+        self._known_s: dict[float, tuple[float, int]] = {}
+        self._ended = 0
+
+    def made(self, step: int, now: float) -> None:
+        self._open[step] = made = _Made(now)
+        self._latest.append(made)
+
+    def ended(self, step: int, took_s: float | None, now: float) -> None:
+        """Record the end of a request; `None` if it was not answered."""
+        made = self._open.pop(step, None)
+        if made is not None:
+            made.answered, made.took_s = took_s is not None, now - made.made_s if took_s is None else took_s
+            self._ended += 1
+
+    def share_s(self, share: float, now: float) -> float:
+        known_s, at = self._known_s.get(share, (math.inf, 0))
+        if known_s == math.inf or (self._ended - at) * ANEW >= len(self._latest):
+            known_s = self._product_limit(share, now)
+            self._known_s[share] = known_s, self._ended
+        return known_s
+
+    def _product_limit(self, share: float, now: float) -> float:
+        rows = sorted(one.at(now) for one in self._latest)
+        left, at_risk = 1.0, len(rows)
+        for took_s, may_take_longer in rows if at_risk >= ENOUGH else ():
+            if not may_take_longer:
+                left *= 1 - 1 / at_risk
+                if left <= 1 - share + 1e-9:
+                    return took_s + TIE_S
+            at_risk -= 1
+        return math.inf
+
+
+class Overdue:
+    """Knows which requests of a run are overdue."""
+
+    def __init__(self, plan: Plan, kinds: Sequence[str]) -> None:
+        self.places = {plan.index[one.hedges]: at for at, one in enumerate(plan.agents) if one.hedges is not None}
+        self._when: dict[int, str | float] = {
+            step: plan.agents[place].hedge or 0.0 for step, place in self.places.items()
+        }
+        self._kinds = kinds
+        self._latencies: defaultdict[str, Latencies] = defaultdict(Latencies)
+        self._waiting: defaultdict[tuple[str, str | float], deque[tuple[float, int]]] = defaultdict(deque)
+
+    def learn(self, step: int, took_s: float) -> None:
+        if step in self.places:
+            self._latencies[self._kinds[step]].ended(step, took_s, 0.0)
+
+    def ended(self, step: int, now: float) -> None:
+        self._latencies[self._kinds[step]].ended(step, None, now)
+
+    def launched(self, step: int, now: float) -> None:
+        self._latencies[self._kinds[step]].made(step, now)
+        self._waiting[self._kinds[step], self._when[step]].append((now, step))
+
+    def take_due(self, now: float, waits: Callable[[int], bool]) -> tuple[list[int], float]:
+        """Return the overdue steps, each once, and when to ask again."""
+        found, next_s = list[int](), math.inf
+        for (kind, when), waiting in self._waiting.items():
+            share = share_of(when)
+            while waiting:
+                made_s, step = waiting[0]
+                if waits(step):
+                    after_s = float(when) if share is None else self._latencies[kind].share_s(share, now)
+                    due_s = made_s + after_s
+                    if due_s > now:
+                        next_s = min(next_s, due_s)
+                        break
+                    found.append(step)
+                waiting.popleft()
+        return found, next_s

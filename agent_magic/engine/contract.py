@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from agent_magic.declare.resources import Held
     from agent_magic.engine.admission.prefix import Prefixes
     from agent_magic.engine.admission.room import Need
-    from agent_magic.engine.batching import Batching
     from agent_magic.engine.calls import Call, Result, Wanted
     from agent_magic.engine.pacing.limits import Readings
+    from agent_magic.engine.policy import Batching
     from agent_magic.engine.retry import Failure
     from agent_magic.errors import CallError
     from agent_magic.record.answer import Answer, Price, Source, Status, Usage

@@ -70,7 +70,9 @@ def expected_work_s(agents: Sequence[Step], models: Sequence[str], history: Hist
         return None
     paces = {model: _pace_s(some) for model, some in answers.items()}
     keys = [_key(agent, model, rows) for agent, model in zip(agents, models, strict=True)]
-    share = _share_used(agents, keys, rows)
+    capped = {key: agent.max_tokens for agent, key in zip(agents, keys, strict=True) if agent.max_tokens}
+    shares = [row.output_tokens / most for key, most in capped.items() for row in rows[key] if row.output_tokens]
+    share = median(shares) if shares else 1.0
     usual = {model: median(row.api_s for row in some) if some else median(known) for model, some in answers.items()}
 
     def seconds(agent: Step, model: str, key: _Key) -> float:
@@ -113,12 +115,6 @@ def _usable(rows: Sequence[Past], *, simulated: bool) -> list[Past]:
 def _pace_s(rows: Sequence[Past]) -> float | None:
     paces = [row.api_s / row.output_tokens for row in rows if row.output_tokens]
     return median(paces) if paces else None
-
-
-def _share_used(agents: Sequence[Step], keys: Sequence[_Key], rows: Mapping[_Key, list[Past]]) -> float:
-    capped = {key: agent.max_tokens for agent, key in zip(agents, keys, strict=True) if agent.max_tokens}
-    shares = [row.output_tokens / most for key, most in capped.items() for row in rows[key] if row.output_tokens]
-    return median(shares) if shares else 1.0
 
 
 ANEW = 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from asyncio import CancelledError
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS, DEFAULT_MODEL, Agent
 from agent_magic.declare.answers.lenient import decoded, written
@@ -18,11 +18,10 @@ from agent_magic.declare.template import ANSWER, condition_of, holds
 from agent_magic.engine.admission.budget import NOTHING, Worst
 from agent_magic.engine.admission.prefix import context_tokens, shared_prefixes
 from agent_magic.engine.admission.room import Need
-from agent_magic.engine.batching import batching_of
 from agent_magic.engine.calls import Wanted
-from agent_magic.engine.retry import CUT
+from agent_magic.engine.policy import batching_of
 from agent_magic.errors import AgentMagicError, Capped, DeclarationError, Escalated, InvalidAnswer, Refused
-from agent_magic.record.answer import CHARS_PER_TOKEN, PAUSED, TOOL_USE, TURNS, Usage
+from agent_magic.record.answer import CHARS_PER_TOKEN, CUT, PAUSED, TOOL_USE, TURNS, Usage
 from agent_magic.record.events import new_tuple
 from agent_magic.record.prices import of_batch
 from agent_magic.record.request import Message, Request, continued, going_on, read_blocks, rows_of, said, same_of
@@ -125,11 +124,6 @@ def _broken_off(answer: Answer) -> CallError | None:
     if answer.stop_reason == "refusal":
         return Refused("The model declined to answer, so there is no value.", category=answer.refusal)
     return None
-
-
-def calls_in(answer: Answer) -> list[dict[str, Any]]:
-    blocks: Any = decoded(answer.content or "[]")
-    return [one for one in blocks if isinstance(one, dict) and cast("dict[str, Any]", one).get("type") == "tool_use"]
 
 
 def _without(block: dict[str, Any], sha: str) -> dict[str, Any]:
@@ -451,7 +445,8 @@ class PlanRequests:
         agent = self._plan.agents[step]
         if answer.stop_reason not in TURNS or not isinstance(agent, Agent) or not agent.tools:
             return ()
-        found = [self._wanted(step, agent, one) for one in calls_in(answer)]
+        blocks: Any = [one for one in decoded(answer.content or "[]") if isinstance(one, dict)]
+        found = [self._wanted(step, agent, one) for one in blocks if one.get("type") == "tool_use"]
         if found:
             self._turn[step] = _Turn(answer, len(found), {})
         return found

@@ -21,7 +21,7 @@ from agent_magic.errors import (
     Unreachable,
     Unreadable,
 )
-from agent_magic.record.answer import PAUSED, TOOL_USE
+from agent_magic.record.answer import CUT, PAUSED, TOOL_USE
 from agent_magic.record.events import on_grid
 
 if TYPE_CHECKING:
@@ -103,11 +103,6 @@ class _Verdict(NamedTuple):
     capped: str = ""  # why none may; the partial answer is passed on
 
 
-CUT = {
-    "max_tokens": "Give it more with --max-tokens.",
-    "model_context_window_exceeded": "Give it a shorter prompt.",
-}
-"""Stop reasons of truncated answers, and remedies."""
 PASSED_ON = _Verdict()
 KEPT = "the text so far is kept"
 

@@ -14,17 +14,15 @@ from agent_magic.declare.content import tokens_of
 from agent_magic.declare.flow import CONDITION, SKIPPED
 from agent_magic.declare.race import BEATEN
 from agent_magic.engine.admission.prefix import context_tokens
-from agent_magic.engine.batching import batching_of
 from agent_magic.engine.pacing.limits import DIMENSIONS
-from agent_magic.engine.policy import Policy, policy_from
+from agent_magic.engine.policy import Policy, batching_of, policy_from
 from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.engine.retry import FIRST_BACKOFF_S, JITTER, LONGEST_BACKOFF_S, STOPS_RUN, Failure
 from agent_magic.engine.run import ASK_AGAIN
 from agent_magic.errors import DeclarationError
 from agent_magic.providers.anthropic import models as by_name
 from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED, NOTHING_USED, TIMED, TOOL_USE
-from agent_magic.record.call import stretches
-from agent_magic.record.facts import Facts, overlap
+from agent_magic.record.facts import Facts, overlap, stretches
 from agent_magic.record.history import Told
 from agent_magic.record.results import sharers_of
 from agent_magic.record.terms import Ceiling, Ceilings, ModelFacts, Terms
@@ -39,7 +37,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.policy import Schedule
     from agent_magic.measure.server import Needs
     from agent_magic.record.answer import Price, Usage
-    from agent_magic.record.call import Stretch, ToolCall
+    from agent_magic.record.facts import Stretch, ToolCall
     from agent_magic.record.history import Past
     from agent_magic.record.results import AgentResult, Attempt, RunRecord
 

@@ -15,9 +15,8 @@ from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.units import plural, seconds
 from agent_magic.engine.admission.key import Key
-from agent_magic.engine.batching import batching_of
-from agent_magic.engine.pacing.pacer import Pacer
-from agent_magic.engine.pacing.routing import Endpoints, Router, as_route
+from agent_magic.engine.pacing.pacer import Endpoints, Pacer, Router, as_route
+from agent_magic.engine.policy import batching_of
 from agent_magic.engine.requests import timeouts_of
 from agent_magic.forecast.estimate.agents import batch_span
 from agent_magic.forecast.evidence import ceilings_for, facts_of, known_to, policy_of

@@ -14,10 +14,10 @@ from agent_magic.declare.resources import held_beside
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import Prefixes, paying_groups, prefix_of, with_lives
 from agent_magic.engine.admission.room import Need
-from agent_magic.engine.batching import BATCH_S, batching_of
 from agent_magic.engine.calls import Result, Wanted
 from agent_magic.engine.contract import Outcome, WithoutCalls
 from agent_magic.engine.pacing.limits import NO_READINGS
+from agent_magic.engine.policy import BATCH_S, batching_of
 from agent_magic.engine.requests import LONGEST_TOKEN, OVERHEAD_TOKENS
 from agent_magic.engine.retry import Failure, failure_of
 from agent_magic.engine.run import Engine
@@ -45,12 +45,11 @@ if TYPE_CHECKING:
     from agent_magic.declare.flow import Flow, Left
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.admission.key import Key
-    from agent_magic.engine.batching import Batching
     from agent_magic.engine.calls import Call
     from agent_magic.engine.contract import Choices
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.pacing.pacer import Pacer
-    from agent_magic.engine.policy import Policy
+    from agent_magic.engine.policy import Batching, Policy
     from agent_magic.errors import CallError
     from agent_magic.forecast.work import Try, Work
     from agent_magic.measure.server import Server

@@ -13,7 +13,7 @@ from agent_magic.declare.options import AGENT, EFFORTS, SENT, check_option
 from agent_magic.declare.step import models_text
 from agent_magic.declare.validation import check_integer, is_number, must_be
 from agent_magic.engine.pacing.limits import KINDS, Limits
-from agent_magic.engine.pacing.routing import as_route
+from agent_magic.engine.pacing.pacer import as_route
 from agent_magic.engine.policy import POLICY_WORDS as POLICY_TERMS
 from agent_magic.engine.policy import as_policy
 from agent_magic.errors import DeclarationError, did_you_mean

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.user_code import reason_of
 from agent_magic.declare.validation import names_of
-from agent_magic.engine.batching import LIVE_SHARE
 from agent_magic.engine.calls import Verdict
 from agent_magic.engine.contract import UNSENT, Abort, Ask, Begin, Count, Done, Send, WakeAt
 from agent_magic.engine.expected import expected_work_s
+from agent_magic.engine.policy import LIVE_SHARE
 from agent_magic.engine.requests import PlanRequests, timeouts_of
 from agent_magic.engine.run import CUT, Engine
 from agent_magic.errors import PlanError

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.signature import source_sha
 from agent_magic.declare.task import Task
 from agent_magic.engine.calls import Result
-from agent_magic.record.answer import ESCALATED, NOT_REUSED, add_usage
-from agent_magic.record.results import CAPPED, sharers_of
+from agent_magic.record.answer import CUT, ESCALATED, NOT_REUSED, add_usage
+from agent_magic.record.results import sharers_of
 from agent_magic.record.task_inputs import differing, read
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Earlier:
             answer = result.answer
             if answer is None or answer.stop_reason in NOT_REUSED:
                 continue
-            if result.status == "succeeded" or answer.stop_reason in CAPPED:  # cut then is cut now, for nothing
+            if result.status == "succeeded" or answer.stop_reason in CUT:  # cut then is cut now, for nothing
                 last = result.attempts[-1].request
                 turns = [one.usage for one in result.attempts if one.answer is not None and one.usage is not None]
                 whole = answer if len(turns) == 1 else replace(answer, usage=add_usage(turns))

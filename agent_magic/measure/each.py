@@ -1,4 +1,4 @@
-"""The answers of a group as a frame with a row per item, to join to the items' rows.
+"""The answers of a group as a frame with a row per item, to join to the items' rows; and votes among them.
 
 A typed answer has a column per field; the schema comes from the record, so a replay without the class gives the same
 frame. If an agent did not succeed, its answer is `NaN` or `NA`, and `error` has the reason.
@@ -20,21 +20,23 @@ unknown.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from agent_magic.declare.answers.lenient import Decimals, is_decimal
 from agent_magic.declare.answers.reading import Fields, plain
 from agent_magic.declare.answers.schema import alternatives_of, choices_of, fields_of, leaves, schema_of, unwrapped
+from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.values import index_of, same_name
-from agent_magic.errors import InvalidAnswer, NoValue, PlanError, UnknownGroup
+from agent_magic.errors import DeclarationError, InvalidAnswer, NoValue, PlanError, UnknownGroup
 from agent_magic.measure.frames import agents_frame, as_made, check_pandas, frame_of, on_the_run, series_of
 from agent_magic.measure.metrics import total_cost
 from agent_magic.record.answer import Usage, add_usage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import pandas as pd
 
@@ -260,3 +262,96 @@ def _moments(cells: list[Any]) -> pd.Series[Any]:
         return pd.Series(utc, dtype="datetime64[us, UTC]")  # pyright: ignore[reportArgumentType, reportCallIssue]
     except (OverflowError, ValueError):  # the year 1 has no hour before it, and older pandas few years at all
         return pd.Series(cells, dtype="object")
+
+
+T = TypeVar("T")
+
+
+class Vote(NamedTuple):
+    """The most frequent answer.
+
+    Attributes:
+        value: The answer given most often; in a tie the first.
+        share: Its share of the existing answers, from 0 to 1.
+        n: The number of existing answers.
+        tie: True if another one was given as often.
+        counts: The count of each answer, most frequent first.
+    """
+
+    value: Any
+    share: float
+    n: int
+    tie: bool
+    counts: Mapping[Any, int]
+
+
+def vote(answers: pd.DataFrame | pd.Series[Any] | Iterable[Any]) -> Vote:
+    """Return the most frequent answer: `am.vote(run.each("label"))`. Missing answers do not count.
+
+    Args:
+        answers: The result of `run.each()` for one agent with one column of answers, a column of it, or a list.
+
+    Raises:
+        DeclarationError: There are no answers, or several columns of them.
+    """
+    counts: dict[Any, list[Any]] = {}
+    for one in _given(answers):
+        counts.setdefault(_key(one), []).append(one)
+    if not counts:
+        raise DeclarationError("There are no answers to vote on.", hint="Give it what run.each('name') returns.")
+    ordered = sorted(counts.values(), key=len, reverse=True)
+    n = sum(map(len, ordered))
+    tie = len(ordered) > 1 and len(ordered[1]) == len(ordered[0])
+    shown = {_key(some[0]): len(some) for some in ordered}
+    return Vote(ordered[0][0], len(ordered[0]) / n, n, tie, shown)
+
+
+def best(answers: pd.DataFrame | pd.Series[Any] | Iterable[T], grade: Callable[[Any], float]) -> Any:
+    """Return the answer with the highest grade; in a tie the first. Missing answers do not count.
+
+    Args:
+        answers: As for `vote`.
+        grade: Takes an answer, and returns a number.
+
+    Raises:
+        DeclarationError: There are no answers, or one cannot be graded.
+    """
+    found = [(_graded(grade, one), one) for one in _given(answers)]
+    if not found:
+        raise DeclarationError("There are no answers to choose from.", hint="Give it what run.each('name') returns.")
+    return max(found, key=lambda each: each[0])[1]
+
+
+def _graded(grade: Callable[[Any], float], answer: Any) -> float:
+    def failed(error: BaseException) -> DeclarationError:
+        return DeclarationError(f"Grading {str(answer)[:60]!r} raised {reason_of(error)}.")
+
+    found = run_user_code(lambda: float(grade(answer)), failed)
+    if found != found:  # noqa: PLR0124 - NaN has no place among grades
+        raise DeclarationError(f"The grade of {str(answer)[:60]!r} is NaN: it must be a number.")
+    return found
+
+
+def _given(answers: Any) -> list[Any]:
+    if hasattr(answers, "columns"):
+        columns = [name for name in answers.columns if name == ANSWER or name not in {*OF_EACH, *OF_SEVERAL}]
+        if len(columns) != 1:
+            hint = f"Give one of them: am.vote(frame[{str(columns[0]) if columns else 'name'!r}])."
+            raise DeclarationError(f"There are {len(columns)} columns of answers.", hint=hint)
+        answers = answers[columns[0]]
+    if hasattr(answers, "dropna"):
+        return cast("list[Any]", answers.dropna().tolist())
+    if isinstance(answers, str | bytes) or not isinstance(answers, Iterable):
+        raise DeclarationError(f"Answers must be a frame, a column or a list, got {type(answers).__name__}.")
+    return [one for one in cast("Iterable[Any]", answers) if one is not None]
+
+
+def _key(answer: Any) -> Any:
+    """Return a key that equal answers share: texts without case and surrounding space."""
+    if isinstance(answer, str):
+        return " ".join(answer.split()).casefold()
+    try:
+        hash(answer)
+    except TypeError:
+        return str(answer)
+    return answer

@@ -49,9 +49,8 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.alerts import Episode
     from agent_magic.measure.metrics import Summary
-    from agent_magic.record.call import ToolCall
     from agent_magic.record.events import Event
-    from agent_magic.record.facts import Attempt
+    from agent_magic.record.facts import Attempt, ToolCall
     from agent_magic.record.ledger.runs import PastRun
     from agent_magic.record.results import AgentResult, RunRecord
 
@@ -238,7 +237,7 @@ def attempts_frame(record: RunRecord) -> pd.DataFrame:
 
 
 def _attempts(record: RunRecord) -> _Table:
-    rows = [_attempt_row(attempt) for attempt in record.attempts]
+    rows = [*map(_attempt_row, record.attempts)]
     return _Table(rows, _with_place(ATTEMPTS, rows))
 
 

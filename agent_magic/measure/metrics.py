@@ -327,7 +327,7 @@ def waited_s(results: Iterable[AgentResult]) -> dict[str, float]:
     """Return total waits by reason; backoff counts with the next wait's reason."""
     waits: dict[str, float] = {}
     for result in results:
-        waited = [(one.held_by, one.queued_s + one.backoff_s) for one in result.attempts]
+        waited = Facts(result.attempts).waits
         if result.calls:
             waited += [(one.held_by, one.backoff_s) for one in result.calls if one.backoff_s]
             lasting = [one for one in result.away() if one.kind == "queued" and one.end_s is not None]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from agent_magic.api.session import IsApplied
     from agent_magic.declare.context import Context
     from agent_magic.declare.step import Step
-    from agent_magic.engine.pacing.routing import Route
+    from agent_magic.engine.pacing.pacer import Route
     from agent_magic.forecast.advice.advice import Advice
     from agent_magic.forecast.calibration import Forecasts
     from agent_magic.live.driver import Driver

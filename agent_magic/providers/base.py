@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.content import TokenRule
     from agent_magic.engine.admission.key import Key
     from agent_magic.engine.pacing.limits import Readings
-    from agent_magic.engine.pacing.routing import Endpoints
+    from agent_magic.engine.pacing.pacer import Endpoints
     from agent_magic.errors import CallError
     from agent_magic.record.answer import Answer, Usage
     from agent_magic.record.prices import TokenPrice

@@ -18,7 +18,7 @@ from agent_magic.declare.each import firsts
 from agent_magic.declare.grouping import declared_name
 from agent_magic.declare.options import AGENT
 from agent_magic.declare.task import Task
-from agent_magic.engine.batching import batching_of
+from agent_magic.engine.policy import batching_of
 from agent_magic.errors import DeclarationError, Rejected, shown_value
 from agent_magic.providers.base import EVERYTHING, Capabilities, no_batches
 from agent_magic.record.request import Request, read_blocks

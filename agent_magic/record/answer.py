@@ -26,6 +26,11 @@ TOOL_USE = "tool_use"
 """A turn that asks for tools, never an answer."""
 TURNS = frozenset({PAUSED, TOOL_USE})
 """A conversation goes on after these."""
+CUT = {
+    "max_tokens": "Give it more with --max-tokens.",
+    "model_context_window_exceeded": "Give it a shorter prompt.",
+}
+"""Stop reasons of truncated answers, and remedies."""
 TIMED = frozenset({"live", "simulated", "replay", "forecast"})
 """With seconds of a model's work."""
 NOT_REUSED = frozenset({"refusal", PAUSED})

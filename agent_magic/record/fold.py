@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.record.answer import ESCALATED, PAUSED, TOOL_USE
-from agent_magic.record.call import ToolCall
 from agent_magic.record.events import (
     AgentEnded,
     AgentReady,
@@ -20,7 +19,7 @@ from agent_magic.record.events import (
     FirstToken,
     RunEnded,
 )
-from agent_magic.record.facts import Attempt
+from agent_magic.record.facts import Attempt, ToolCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,12 +28,7 @@ if TYPE_CHECKING:
 
 GOES_ON = frozenset({PAUSED, TOOL_USE})
 _KIND = re.compile(r"([A-Z][A-Za-z]+): ")
-
-
-def kind_of(error: str | None) -> str | None:
-    """Return the class that begins an error line, such as `RateLimited: ...`, if any."""
-    found = _KIND.match(error) if error else None
-    return found[1] if found else None
+"""The class that begins an error line, such as `RateLimited: ...`."""
 
 
 def _ready(record: RunRecord, event: AgentReady) -> None:
@@ -116,7 +110,8 @@ def _agent_ended(record: RunRecord, event: AgentEnded) -> None:
         result.last_backoff_s = _end_backoff(result, free_s, event.at_s)
         result.last_queued_s = event.at_s - free_s - result.last_backoff_s
     result.status, result.error, result.finished_s = event.status, event.error, event.at_s
-    result.kind = event.kind or (kind_of(event.error) if event.error else None)  # older versions kept no kind
+    found = _KIND.match(event.error) if event.error and not event.kind else None  # older versions kept no kind
+    result.kind = found[1] if found else event.kind or None
 
 
 def _agent_reopened(record: RunRecord, event: AgentReopened) -> None:

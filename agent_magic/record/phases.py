@@ -15,15 +15,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from agent_magic.record.call import stretches
 from agent_magic.record.display import single_line
+from agent_magic.record.facts import stretches
 from agent_magic.record.reasons import wording
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from agent_magic.record.call import ToolCall
-    from agent_magic.record.facts import Attempt
+    from agent_magic.record.facts import Attempt, ToolCall
     from agent_magic.record.results import AgentResult, RunRecord
 
 Kind = Literal["queued", "backoff", "local", "first", "stream", "tool"]

@@ -18,9 +18,8 @@ from agent_magic.declare.units import seconds
 from agent_magic.declare.values import same_name, unpack
 from agent_magic.errors import AgentMagicError, NoValue, UnknownAgent
 from agent_magic.record.answer import ESCALATED, PAUSED, Usage, add_usage, total_usd
-from agent_magic.record.call import ToolCall, own_text, stretches
 from agent_magic.record.display import Shown, single_line
-from agent_magic.record.facts import Attempt, Facts
+from agent_magic.record.facts import Attempt, Facts, ToolCall, own_text, stretches
 from agent_magic.record.fold import FOLD
 from agent_magic.record.request import answered, conversation_frame, exported, rows_of, same_of
 
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
     from agent_magic.record.answer import Answer, Citation, Source, Status
-    from agent_magic.record.call import Stretch
     from agent_magic.record.events import Event
+    from agent_magic.record.facts import Stretch
     from agent_magic.record.request import Request
     from agent_magic.record.terms import Terms
 
@@ -65,7 +64,6 @@ class Base(NamedTuple):
         return self._replace(wall_s=fmean(wall_s for wall_s, _ in made.values()), cost_usd=mean, made=made)
 
 
-CAPPED = frozenset({"max_tokens", "model_context_window_exceeded"})
 REFUSED = frozenset({"refusal"})
 NO_CALLS: Final[Sequence[ToolCall]] = ()
 
@@ -294,7 +292,7 @@ class AgentResult(Shown):
     @property
     def turns(self) -> int:
         """The number of turns of its conversation: responses, retries left out."""
-        return max((one.turn for one in self.attempts), default=0)
+        return self._facts.turns
 
     @property
     def started_s(self) -> float | None:
@@ -461,13 +459,6 @@ class _Results(list[AgentResult]):
         return self.__reduce__()
 
 
-def _results_of(plan: Plan, models: Sequence[str]) -> list[AgentResult]:
-    if plan.dag.alike and len(models) == len(plan):
-        return _Results(plan, models)
-    steps = zip(plan.agents, plan.dag.layer, models, strict=True)
-    return [_result_of(one, one.name, layer, model) for one, layer, model in steps]
-
-
 def _result_of(step: Step, name: str, layer: int, model: str) -> AgentResult:
     return AgentResult(
         name, layer, model, step.returns, step.is_task, step.other_models, bool(step.part and step.part.asked)
@@ -511,7 +502,12 @@ class RunRecord:
         self.redacted = False
         self.edits: dict[tuple[str, str], Answer] = {}
         self.events: list[Event] = []
-        self.results = _results_of(plan, tuple(models))
+        asked = tuple(models)
+        if plan.dag.alike and len(asked) == len(plan):
+            self.results: list[AgentResult] = _Results(plan, asked)
+        else:
+            steps = zip(plan.agents, plan.dag.layer, asked, strict=True)
+            self.results = [_result_of(one, one.name, layer, model) for one, layer, model in steps]
         self.ended_s: float | None = None
         self.cut = False
 
@@ -616,7 +612,7 @@ class RunRecord:
         return "ledger" in self.replayed.values() or any(one.is_served and not one.is_shared for one in self.results)
 
     def stopped_for(self, reason: str) -> tuple[str, ...]:
-        """Return the agents with an answer that was cut for a reason of `CAPPED`, and passed on."""
+        """Return the agents with an answer that was cut for a reason of `CUT`, and passed on."""
         return tuple([one.name for one in self._whose_answer({reason}) if one.status != "failed"])
 
     @property

@@ -19,7 +19,7 @@ from agent_magic.measure.compare import bought_again
 from agent_magic.measure.contexts import shared_contexts
 from agent_magic.measure.metrics import cost_mark, summarize
 from agent_magic.record.answer import PAID_BEFORE, total_usd
-from agent_magic.record.call import APPROVAL, SAVE
+from agent_magic.record.facts import APPROVAL, SAVE
 from agent_magic.record.ledger.base import IN_DOUBT
 from agent_magic.record.prices import Prices, asking_usd, saved_usd
 from agent_magic.record.results import capped_loops, sharers_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.policy import Policy
     from agent_magic.measure.contexts import Shared
     from agent_magic.measure.metrics import Summary
-    from agent_magic.record.call import ToolCall
+    from agent_magic.record.facts import ToolCall
     from agent_magic.record.ledger.base import Ledger
     from agent_magic.record.prices import TokenPrice
     from agent_magic.record.results import AgentResult, RunRecord

@@ -30,8 +30,7 @@ from agent_magic.notebook.declaring import HELP, PARSERS
 from agent_magic.notebook.settings import Settings
 from agent_magic.notebook.verbs import VERBS
 from agent_magic.record.answer import Source, Status
-from agent_magic.record.call import ToolCall
-from agent_magic.record.facts import Attempt
+from agent_magic.record.facts import Attempt, ToolCall
 from agent_magic.record.ledger.runs import PastRun
 from agent_magic.record.results import AgentResult
 from agent_magic.simulator import options

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent_magic.engine import Gate, Need, Pacer, Prefixes, Worst
+from agent_magic.engine import Gate, Hold, Need, Pacer, Prefixes, Worst
 from agent_magic.engine.admission.prefix import PATIENCE_S, paying_groups
-from agent_magic.engine.admission.room import Hold
 from agent_magic.record import NOTHING_USED, ModelFacts, Usage
 
 LIFE_S = 300.0

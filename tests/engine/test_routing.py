@@ -9,10 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic import Limits
-from agent_magic.engine import Fault, Pacer
-from agent_magic.engine.admission.room import Hold
-from agent_magic.engine.pacing.pacer import Ticket
-from agent_magic.engine.pacing.routing import ROUTES, Endpoints, Route, Router
+from agent_magic.engine import Fault, Hold, Pacer, Ticket
+from agent_magic.engine.pacing.pacer import ROUTES, Endpoints, Route, Router
 from agent_magic.record import Ceiling
 
 MODEL = "claude-haiku-5-5"

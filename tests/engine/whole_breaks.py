@@ -20,11 +20,11 @@ from agent_magic.engine.admission import breaker
 from agent_magic.engine.admission.breaker import BurnBreaker, ErrorBreaker
 from agent_magic.engine.admission.pool import Seat
 from agent_magic.engine.calls import Holding
-from agent_magic.engine.conductor.queues import Barrier
 from agent_magic.engine.pacing import class_pacer
 from agent_magic.engine.pacing import window as pacer_window
 from agent_magic.engine.pacing.bucket import Bucket
 from agent_magic.engine.pacing.class_pacer import ClassPacer
+from agent_magic.engine.queues import Barrier
 from agent_magic.engine.retry import Slots, Tries
 
 if TYPE_CHECKING:

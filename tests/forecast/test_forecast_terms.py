@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from agent_magic.engine import Pacer
-from agent_magic.engine.pacing.class_pacer import Ticket
+from agent_magic.engine import Pacer, Ticket
 from agent_magic.forecast import Provider
 from agent_magic.record import Ceiling
 

@@ -51,7 +51,7 @@ class Module:
 
     @property
     def room(self) -> str:
-        """The part of the house it belongs to: 'record' for agent_magic.record.ledger.base, '' for the front door."""
+        """The part of the house it belongs to: 'record' for agent_magic.record.ledger, '' for the front door."""
         parts = self.name.split(".")
         return parts[1] if len(parts) > 1 else ""
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from agent_magic.record import RunRecord
-    from agent_magic.record.call import ToolCall
+    from agent_magic.record.facts import ToolCall
 
 FAILURES = {"Rejected", "Overloaded", "Late", "BudgetExceeded", "NoAnswer", "Refused", "Capped", "InvalidAnswer"}
 FAILURES |= {"UnexpectedToolUse", "Denied", "RenderError", "DeclarationError", *(one.__name__ for one in ERRORS)}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from random import Random
 
-    from agent_magic.engine.admission.room import Reason
+    from agent_magic.engine.contract import Reason
     from agent_magic.engine.pacing.bucket import LimitSource
     from agent_magic.engine.pacing.limits import Dimension, Reading, Readings
 

@@ -10,7 +10,7 @@ from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.answers.schema import schema_of, typical_chars
 from agent_magic.declare.content import tokens_of
 from agent_magic.declare.tool import Tool
-from agent_magic.engine.batching import BATCH_MOST_S, BATCH_S
+from agent_magic.engine.policy import BATCH_MOST_S, BATCH_S
 from agent_magic.engine.requests import OVERHEAD_TOKENS
 from agent_magic.forecast.evidence import facts_of
 from agent_magic.forecast.pace import ENOUGH, HIGH, LOW, UNSURE, Speeds, quantile, tokens_factor

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.units import dollars, seconds
 from agent_magic.engine.admission.breaker import MINUTE_S
-from agent_magic.engine.batching import batching_of
-from agent_magic.engine.policy import as_policy
+from agent_magic.engine.policy import as_policy, batching_of
 from agent_magic.engine.requests import timeouts_of
 from agent_magic.forecast.estimate.agents import NOTHING, Guess, Span, batch_span, passes_on
 from agent_magic.forecast.estimate.drawing import HIGH_END, Drawing, weakest

@@ -14,7 +14,7 @@ from IPython.core.error import UsageError
 
 from agent_magic.declare.units import plural
 from agent_magic.engine.pacing.limits import KINDS, Limits
-from agent_magic.engine.pacing.routing import ROUTES
+from agent_magic.engine.pacing.pacer import ROUTES
 from agent_magic.errors import AgentMagicError, shown_value
 from agent_magic.live.mcp import CALL_S, McpServer
 from agent_magic.notebook.command import CommandContext, Verb, argument, one_of

@@ -10,7 +10,7 @@ from IPython.core.error import UsageError
 
 from agent_magic.api import Run
 from agent_magic.engine.alerts import METRICS, ON_ALERT, Alerts
-from agent_magic.measure.dead import all_dead_frame, to_requeue
+from agent_magic.measure.service import all_dead_frame, to_requeue
 from agent_magic.measure.telemetry import Telemetry
 from agent_magic.notebook.command import CommandContext, Verb, argument, one_of
 from agent_magic.notebook.front_end import is_kernel, note, say, show_page

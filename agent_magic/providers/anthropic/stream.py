@@ -25,8 +25,8 @@ from agent_magic.providers.anthropic.errors import note_response, raised_by_sdk
 from agent_magic.providers.base import Stream
 from agent_magic.providers.http.failures import excerpt, word
 from agent_magic.providers.http.responses import bounded, is_json, naming_encoding
-from agent_magic.record.answer import PAUSED, TOOL_USE, TURNS, Answer, Citation, Usage
-from agent_magic.record.results import CAPPED, REFUSED
+from agent_magic.record.answer import CUT, PAUSED, TOOL_USE, TURNS, Answer, Citation, Usage
+from agent_magic.record.results import REFUSED
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
@@ -45,7 +45,7 @@ IN_ONE_PIECE = frozenset({"application/json", PAGE})
 """No stream, unless the body shows otherwise."""
 MOST_TOKENS = 10_000_000
 """Ten times the longest context: a larger number is no count."""
-BROKEN_OFF = frozenset({PAUSED, *CAPPED, *REFUSED})
+BROKEN_OFF = frozenset({PAUSED, *CUT, *REFUSED})
 DRAIN_S = 0.25
 """How long a connection may take to end after a complete answer."""
 ENDING_S = 2.0

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from uuid import uuid4
 
 from agent_magic.errors import LedgerError
-from agent_magic.record.answer import NOT_BILLED, NOT_REUSED, PAID_BEFORE
+from agent_magic.record.answer import NOT_BILLED, NOT_REUSED
+from agent_magic.record.facts import Facts
 from agent_magic.record.files import real_path
 from agent_magic.record.ledger.batches import BatchBook
 from agent_magic.record.ledger.database import Store
@@ -57,26 +58,23 @@ MARK_SENT = """UPDATE calls SET key = ?, ordinal = 0
 
 def sent_of(record: RunRecord) -> Iterator[tuple[str, int, int]]:
     """Yield key, agent and number."""
-    for agent, result in enumerate(record.results):
-        for attempt in result.attempts:
-            never = attempt.kind == "cancelled" and attempt.price == NOT_BILLED and attempt.status_code is None
-            if not (attempt.price == PAID_BEFORE or attempt.is_shared or never):
-                yield attempt.request.key(record.origin), agent, attempt.number
+    for attempt in Facts.of(record.results).sent:
+        if not (attempt.kind == "cancelled" and attempt.price == NOT_BILLED and attempt.status_code is None):
+            yield attempt.request.key(record.origin), attempt.begun.agent, attempt.number
 
 
 def answers_of(record: RunRecord) -> Iterator[tuple[str, int, Answer]]:
     """Yield the answers bought in a run: key, and how many agents had asked the same."""
     asked: dict[str, list[int]] = {}
-    for agent, result in enumerate(record.results):
-        for attempt in result.attempts:
-            if attempt.answer is None or attempt.status != "succeeded" or attempt.is_shared or attempt.answer.edited:
-                continue
-            key = attempt.request.key(record.origin)
-            agents = asked.setdefault(key, [])
-            if agent not in agents:
-                agents.append(agent)
-            source = "simulated" if attempt.answer.source == "simulated" or record.replays_simulation else "live"
-            yield key, agents.index(agent), replace(attempt.answer, source=source)
+    for attempt in Facts.of(record.results).succeeded:
+        if attempt.answer is None or attempt.is_shared or attempt.answer.edited:
+            continue
+        agent, key = attempt.begun.agent, attempt.request.key(record.origin)
+        agents = asked.setdefault(key, [])
+        if agent not in agents:
+            agents.append(agent)
+        source = "simulated" if attempt.answer.source == "simulated" or record.replays_simulation else "live"
+        yield key, agents.index(agent), replace(attempt.answer, source=source)
 
 
 class SqliteLedger:

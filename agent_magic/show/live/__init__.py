@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.calls import Verdict
     from agent_magic.live.people import Question
-    from agent_magic.record.call import ToolCall
+    from agent_magic.record.facts import ToolCall
     from agent_magic.record.results import AgentResult, Attempt, RunRecord
     from agent_magic.show.graph.layout import Layout
     from agent_magic.show.graph.svg import Plot

@@ -20,8 +20,11 @@ from typing import TYPE_CHECKING
 from agent_magic.engine.admission.room import FOREVER, Hold, Never
 from agent_magic.engine.calls import Holding, Resources
 from agent_magic.engine.candidates import SUCCEEDED, End
-from agent_magic.engine.conductor.queues import Order, Queues, barrier_of
-from agent_magic.engine.conductor.states import (
+from agent_magic.engine.contract import NO_STEPS, Abort, Backoff, Decision, Done, Reopened, Send, Skipped, Take, WakeAt
+from agent_magic.engine.identical import IDENTICAL
+from agent_magic.engine.queues import Order, Queues, barrier_of
+from agent_magic.engine.retry import Slots, Tries
+from agent_magic.engine.states import (
     AWAY,
     BACKOFF,
     ENDED,
@@ -38,9 +41,6 @@ from agent_magic.engine.conductor.states import (
     Ends,
     to_reopen,
 )
-from agent_magic.engine.contract import NO_STEPS, Abort, Backoff, Decision, Done, Reopened, Send, Skipped, Take, WakeAt
-from agent_magic.engine.identical import IDENTICAL
-from agent_magic.engine.retry import Slots, Tries
 from agent_magic.record.events import AgentEnded, AgentReady, new_tuple
 
 if TYPE_CHECKING:
@@ -50,11 +50,10 @@ if TYPE_CHECKING:
     from agent_magic.declare.flow import Left
     from agent_magic.declare.resources import Held
     from agent_magic.engine.admission.room import Room
-    from agent_magic.engine.batching import Batching
     from agent_magic.engine.candidates import Candidates
     from agent_magic.engine.contract import Choices
     from agent_magic.engine.identical import Identical
-    from agent_magic.engine.policy import Policy
+    from agent_magic.engine.policy import Batching, Policy
     from agent_magic.engine.retry import Failure
     from agent_magic.record.answer import Status
     from agent_magic.record.reasons import Reason
@@ -94,7 +93,7 @@ class Conductor:
         alone = policy.schedule == "sequential"
         self._slots = Slots(1 if alone else policy.concurrency)
         self.state = [PENDING] * count
-        self.missing = [*map(len, dag.parents)]
+        self.missing = [*map(len, dag.parents)]  # number of things that each step waits for
         self.tries = Tries(count, policy, seed, tasks)
         self._ready_s = [0.0] * count
         self._deadline_s: list[float | None] = [None] * count

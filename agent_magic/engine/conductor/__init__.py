@@ -1,1 +1,0 @@
-"""Who goes next, and when: ready steps, slots, deadlines, retries, barriers."""
