@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic import Policy
+from agent_magic.declare.declared import asked_apart
 from agent_magic.errors import Overloaded, RateLimited, Rejected, Truncated, Unreachable
 from agent_magic.measure import summarize
 from agent_magic.record import Answer, Prices, PriceWarning, Usage
@@ -212,6 +213,7 @@ def played(plan: am.Plan, policy: Policy, seed: int, **more: Any) -> tuple[am.Ru
     """A run, and the server that it asked."""
     prices = Prices(PRICES)
     till = Till(seed=seed)
+    plan = asked_apart(am.Plan, plan) if policy.identical == "each" else plan
     record, _ = drive(plan, till, policy, prices=prices, **more)
     return am.Run(record, prices=prices), till
 
