@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from agent_magic.providers.anthropic.client import Claude
     from agent_magic.providers.chat.client import Chat
     from agent_magic.providers.dask.client import Dask
-    from agent_magic.providers.dask.scaling import Autoscale
+    from agent_magic.providers.dask.cluster import Autoscale
     from agent_magic.providers.pool import Pool
     from agent_magic.record.prices import TokenPrice
     from agent_magic.show.charts.tradeoff import tradeoff
@@ -118,7 +118,7 @@ _PLACES = {
     "Ledger": "agent_magic.api.ledger",
     "Limits": "agent_magic.engine.pacing.limits",
     "Controls": "agent_magic.live.driver",
-    "Autoscale": "agent_magic.providers.dask.scaling",
+    "Autoscale": "agent_magic.providers.dask.cluster",
     "Dask": "agent_magic.providers.dask.client",
     "Pool": "agent_magic.providers.pool",
     "McpServer": "agent_magic.live.mcp",

@@ -23,7 +23,7 @@ from agent_magic.engine.pacing.class_pacer import Ticket
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.retry import FIRST_BACKOFF_S
 from agent_magic.providers.anthropic.errors import read_headers
-from agent_magic.providers.http.responses import retry_after_s
+from agent_magic.providers.responses import retry_after_s
 from agent_magic.simulator.limits import Bucket, Limit, Limits, Pool
 
 EPOCH_S = 1_790_000_000.37

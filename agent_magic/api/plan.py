@@ -25,11 +25,9 @@ from agent_magic.declare.plan_json import (
 )
 from agent_magic.engine.policy import Policy, as_policy
 from agent_magic.forecast.advice.advice import Advice, lint
+from agent_magic.forecast.calibration import Sweep, make_sweep
 from agent_magic.forecast.estimate.estimate import estimate
-from agent_magic.forecast.estimate.value import Estimate
-from agent_magic.forecast.loads import loads_frame, under_load, verdict_on
-from agent_magic.forecast.pilot import pilot_agents
-from agent_magic.forecast.sweep import Sweep, make_sweep
+from agent_magic.forecast.estimate.value import Estimate, loads_frame, pilot_agents, under_load, verdict_on
 from agent_magic.forecast.whatif import whatif_frame
 from agent_magic.live.ahead import count_ahead, foresee, statuses, terms_ahead
 from agent_magic.live.playing import lay
@@ -54,7 +52,7 @@ if TYPE_CHECKING:
 
     from agent_magic.api.session import Session
     from agent_magic.engine.pacing.limits import Limits
-    from agent_magic.forecast.loads import Load, OnRateLimit
+    from agent_magic.forecast.estimate.value import Load, OnRateLimit
     from agent_magic.live.driver import Driver
     from agent_magic.live.people import Asker
     from agent_magic.live.playing import Player
@@ -98,7 +96,7 @@ class Plan(DeclaredPlan):
             limits: Known rate limits, by model; others are learned.
             session: State shared with other runs, instead of `client`, `ledger`, `prices` and `limits`.
             resume: An earlier run to continue: successful agents with the same request keep their answers, at no cost.
-            again: With `resume`: run only these agents again, even if successful; see `agent_magic.live.earlier`.
+            again: With `resume`: run only these agents again, even if successful; see `agent_magic.live.answer_cache`.
             ask: Asks a person to approve a call or an answer: an async function from a `Question` to a `Verdict`.
                 `Desk(plan).ask` holds questions for other code to answer. Default: a question on the terminal; without
                 one, approval is denied at once.
@@ -283,7 +281,7 @@ class Plan(DeclaredPlan):
         """Forecast the plan under a named load of the account: a run like any other. Nothing is sent.
 
         Args:
-            load: `off_peak`, `near_rpm`, `tpm_hit` or `colleague`; see `agent_magic.forecast.loads`.
+            load: `off_peak`, `near_rpm`, `tpm_hit` or `colleague`; see `agent_magic.forecast.estimate.value.LOADS`.
             policy: How to run.
             on_limit: `queue` or `reject` requests beyond the limit.
             rpm: The account's requests per minute; default as many as the plan has.
@@ -385,7 +383,7 @@ class Plan(DeclaredPlan):
         """Run the few most representative agents, to estimate the rest: `plan.estimate(pilot=...)`.
 
         Its answers are stored in the ledger, if there is one, and `plan.run(resume=...)` reuses them in any case:
-        nothing is bought twice. For the choice see `agent_magic.forecast.pilot`.
+        nothing is bought twice. For the choice see `agent_magic.forecast.estimate.value.pilot_agents`.
 
         Args:
             count: Maximum number of agents.
@@ -431,7 +429,7 @@ class Plan(DeclaredPlan):
         session: Session | None = None,
         sample: int | None = None,
     ) -> Sweep[Run]:
-        """Run the plan at each concurrency, beside forecasts from the first; see `agent_magic.forecast.sweep`.
+        """Run the plan at each concurrency, beside forecasts from the first; see `agent_magic.forecast.calibration`.
 
         The runs are evidence about their server for what-ifs of each other, and of all runs of a session.
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.engine.alerts import Rule
-    from agent_magic.live.vitals import Sample
+    from agent_magic.live.monitor import Sample
     from agent_magic.measure.compare import Recorded
     from agent_magic.measure.metrics import Summary
     from agent_magic.measure.path import CriticalPath

@@ -11,9 +11,9 @@ from agent_magic.api.session import check_loop, session_of
 from agent_magic.declare.plan import Plan
 from agent_magic.engine.policy import as_policy
 from agent_magic.errors import PlanError, shown_value
+from agent_magic.live.answer_cache import Earlier
 from agent_magic.live.driver import Driver
-from agent_magic.live.earlier import Earlier
-from agent_magic.live.vitals import Sampling
+from agent_magic.live.monitor import Sampling
 from agent_magic.measure.compare import record_of
 from agent_magic.measure.each import answers_frame
 from agent_magic.show.notes import ending_notes, ledger_notes

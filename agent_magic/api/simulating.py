@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.options import check_keywords
 from agent_magic.machine import in_browser
-from agent_magic.providers.http.transport import SERVED
+from agent_magic.providers.transport import SERVED
 from agent_magic.simulator import child
 
 if TYPE_CHECKING:

@@ -19,13 +19,11 @@ from agent_magic.measure.frames import make_frame
 from agent_magic.measure.server import limit_words, shortest_s
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     import pandas as pd
 
     from agent_magic.forecast.forecast import Forecaster
-    from agent_magic.measure.server import Needs
-    from agent_magic.measure.server_fit import Fit
 
 
 MOST = 1e100
@@ -169,18 +167,15 @@ def _job_of(forecaster: Forecaster) -> _Job:
         needs = [one for one in forecaster.evidence.needs_of(at, known.likely) if any(one)]
         if needs and not known.likely.is_constant:
             name = limit_words(known.likely)
-            carried[name] = min(carried.get(name, math.inf), _jobs_per_s(needs, known))
+            few, many = (math.ceil(times * max(BUSY, 4 * known.most) / len(needs)) for times in (1, 2))
+            walls_s = [
+                shortest_s([*needs] * jobs, [()] * (jobs * len(needs)), known.most, known.likely)
+                for jobs in (few, many)
+            ]
+            carried[name] = min(carried.get(name, math.inf), (many - few) / (walls_s[1] - walls_s[0]))
     tokens = float(totals.input_tokens or 0), float(totals.output_tokens or 0)
     latency_s = fmean(taken_s) if taken_s else None
     return _Job(float(len(taken_s) or 1), *tokens, latency_s, totals.cost_usd, carried)
-
-
-def _jobs_per_s(needs: Sequence[Needs], known: Fit) -> float:
-    few, many = (math.ceil(times * max(BUSY, 4 * known.most) / len(needs)) for times in (1, 2))
-    walls_s = [
-        shortest_s([*needs] * jobs, [()] * (jobs * len(needs)), known.most, known.likely) for jobs in (few, many)
-    ]
-    return (many - few) / (walls_s[1] - walls_s[0])
 
 
 def read_limits(limits: object) -> Limits:

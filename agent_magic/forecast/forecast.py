@@ -19,10 +19,8 @@ from agent_magic.engine.pacing.pacer import Endpoints, Pacer, Router, as_route
 from agent_magic.engine.policy import batching_of
 from agent_magic.engine.requests import timeouts_of
 from agent_magic.forecast.estimate.agents import batch_span
-from agent_magic.forecast.evidence import ceilings_for, facts_of, known_to, policy_of
-from agent_magic.forecast.pace import RANK
-from agent_magic.forecast.provider import Outage
-from agent_magic.forecast.servers import open_s, server_words
+from agent_magic.forecast.evidence import RANK, ceilings_for, facts_of, known_to, policy_of
+from agent_magic.forecast.provider import Outage, open_s, server_words
 from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.work import Evidence, Works
 from agent_magic.measure.metrics import Summary, summarize
@@ -42,7 +40,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.pacing.limits import Limits
     from agent_magic.engine.policy import Policy
-    from agent_magic.forecast.pace import Basis
+    from agent_magic.forecast.evidence import Basis
     from agent_magic.forecast.service import Played
     from agent_magic.forecast.work import End, Fits, Rewritten, Work
     from agent_magic.measure.server import At, Server

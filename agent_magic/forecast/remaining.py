@@ -9,8 +9,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.engine.expected import Factors, kinds_of
-from agent_magic.forecast.pace import UNSURE
-from agent_magic.forecast.servers import NOTHING_KNOWN, KnownServers
+from agent_magic.forecast.evidence import UNSURE
+from agent_magic.forecast.provider import NOTHING_KNOWN, KnownServers
 from agent_magic.measure.server import Needs, shortest_s
 from agent_magic.measure.server_fit import FEWEST, at_of
 from agent_magic.record.history import MEASURED, Exchange, seen_run
@@ -73,7 +73,9 @@ def remaining(
             return None
         left[agent] = _left(result, usual, _gone_s(record, result, servers, now_s))
     most = max(1, min(concurrency, len(record.results)))
-    path_low, path_high = (_longest(record, {agent: one[end] for agent, one in left.items()}) for end in (0, 2))
+    every = [left.get(agent, Usual(0.0, 0.0, 0.0)) for agent in range(len(record.results))]
+    path_low = max(record.plan.dag.remaining([one.low for one in every]), default=0.0)
+    path_high = max(record.plan.dag.remaining([one.high for one in every]), default=0.0)
     work = sum(one.mean for one in left.values())
     spread = sqrt(sum(((one.high - one.low) / 2) ** 2 for one in left.values()))
     if servers.models and work:
@@ -81,10 +83,6 @@ def remaining(
         return max(path_low, low * (1 - spread / work)), max(path_high, high * (1 + spread / work))
     seen = max((one.most for one in servers.fits.values()), default=most)  # more at once may gain nothing
     return max(path_low, (work - spread) / most), path_high + max(0.0, work + spread - path_high) / min(most, seen)
-
-
-def _longest(record: RunRecord, left: Mapping[int, float]) -> float:
-    return max(record.plan.dag.remaining([left.get(agent, 0.0) for agent in range(len(record.results))]), default=0.0)
 
 
 def _group(record: RunRecord, agent: int) -> str:
@@ -135,11 +133,10 @@ def _servers(record: RunRecord, now_s: float, history: History, most_s: float) -
 def _seen_so_far(record: RunRecord, now_s: float) -> SeenRun:
     now = seen_run(record)
     exchanges = dict(now.exchanges)
-    for attempt in record.attempts:
-        if attempt.ended_s is None:
-            at = attempt.endpoint, attempt.model
-            under_way = Exchange(attempt.started_s, attempt.first_token_s, now_s, whole=False)
-            exchanges[at] = [*exchanges.get(at, ()), under_way]
+    for attempt in record.facts.running:
+        at = attempt.endpoint, attempt.model
+        under_way = Exchange(attempt.started_s, attempt.first_token_s, now_s, whole=False)
+        exchanges[at] = [*exchanges.get(at, ()), under_way]
     return now._replace(exchanges=exchanges)
 
 
@@ -194,18 +191,14 @@ def _own_seconds(record: RunRecord, servers: KnownServers) -> dict[tuple[str, st
         if result.attempts and result.status == "succeeded" and result.source in MEASURED:
             taken_s = result.attempts[-1].api_s or 0.0
             if _at(record, result, servers) is not None:
-                alone = _alone(record, result, servers)
+                ended_s, usage = result.attempts[-1].ended_s, result.attempts[-1].usage
+                alone = servers.alone(record.uid, ended_s or 0.0, (usage and usage.output_tokens) or 0)
                 if alone is None:
                     continue
                 taken_s = alone.before_s + alone.after_s
             for group in {_group(record, agent), ""}:
                 found.setdefault((group, result.model), []).append(taken_s)
     return found
-
-
-def _alone(record: RunRecord, result: AgentResult, servers: KnownServers) -> Needs | None:
-    ended_s, usage = result.attempts[-1].ended_s, result.attempts[-1].usage
-    return servers.alone(record.uid, ended_s or 0.0, (usage and usage.output_tokens) or 0)
 
 
 def _declared(record: RunRecord) -> dict[int, Usual]:

@@ -142,7 +142,8 @@ class VirtualDriver(Generic[F]):
                 case Abort(step):
                     self._abort(step)
                 case WakeAt(at_s):
-                    self._set_alarm(at_s)
+                    self._alarm_s = math.ceil(at_s * TICKS_PER_S) / TICKS_PER_S  # not too early: `now` is on the grid
+                    self.clock.at(self._starts_s + self._alarm_s, self.wake, self._alarm_s, rank=ALARM)
                 case Begin(call):
                     self.peak = max(self.peak, self.engine.conductor.slots_used)
                     seconds, result = self.service.call(call)
@@ -173,10 +174,6 @@ class VirtualDriver(Generic[F]):
         elif step in self._leaving:
             del self._leaving[step]
             self._later(self.now, self.unsent, step)
-
-    def _set_alarm(self, at_s: float) -> None:
-        self._alarm_s = math.ceil(at_s * TICKS_PER_S) / TICKS_PER_S  # not too early: `now` is on the grid
-        self.clock.at(self._starts_s + self._alarm_s, self.wake, self._alarm_s, rank=ALARM)
 
     def wake(self, alarm_s: float) -> None:
         if alarm_s == self._alarm_s:

@@ -10,25 +10,23 @@ from agent_magic.declare.content import tokens_of
 from agent_magic.declare.units import plural
 from agent_magic.forecast.evidence import (
     BEATEN_BY_OTHERS,
-    FAULTS,
-    NOT_IN_BATCH,
-    facts_of,
-    needed_tokens,
-    refusal_s_of,
-    rows_of,
-    seen_alone,
-    seen_of,
-)
-from agent_magic.forecast.pace import (
     ENOUGH,
+    FAULTS,
     HIGH,
     LOW,
+    NOT_IN_BATCH,
     RANK,
     UNSURE,
     UNSURE_EFFORT,
     Speeds,
     Timing,
+    facts_of,
+    needed_tokens,
     quantile,
+    refusal_s_of,
+    rows_of,
+    seen_alone,
+    seen_of,
     timing_of,
     tokens_factor,
 )
@@ -42,8 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from agent_magic.engine.retry import Failure
-    from agent_magic.forecast.evidence import Seen, Tried
-    from agent_magic.forecast.pace import Basis
+    from agent_magic.forecast.evidence import Basis, Seen, Tried
     from agent_magic.measure.server import At, Server
     from agent_magic.measure.server_fit import Fit
     from agent_magic.record.answer import Price, Usage
@@ -486,9 +483,14 @@ class _Modelling:
             known = {"searches": _searches(last), **_sent(last)}
             answer = answer._replace(model=last.next_model or last.model, **known)
             if last.by_batch and last.failure is None:
-                answer = _in_batch(answer, last, as_it_was=same and not change)
+                usage, price = (last.usage, last.price) if same and not change else (None, None)
+                answer = answer._replace(batch_s=last.takes_s, usage=usage, price=price, status=last.status)
         if cut is not None and same:
-            answer = _cut_short(answer, cut)
+            # with the same beginning, and a later end
+            first_s = answer.first_s if cut.first_s is None else cut.first_s
+            takes_s = max(answer.takes_s, cut.takes_s + 1 / TICKS_PER_S)
+            known = {"local_s": cut.local_s, "usage": cut.usage, "price": cut.price, "cut_s": cut.takes_s}
+            answer = answer._replace(first_s=first_s, takes_s=takes_s, **known)
         return (*failed, answer), SAME if again else (timing.low, timing.high), spread
 
     def _alone(self, agent: int, model: str, attempt: Try) -> Try:
@@ -588,23 +590,10 @@ def of_one_model(seen: Seen, model: str) -> Seen:
     return found._replace(answered=True, output_tokens=usage.output_tokens, input_tokens=usage.total_input_tokens)
 
 
-def _in_batch(answer: Try, one: Tried, *, as_it_was: bool) -> Try:
-    known = (one.usage, one.price) if as_it_was else (None, None)
-    return answer._replace(batch_s=one.takes_s, usage=known[0], price=known[1], status=one.status)
-
-
 def _answering(one: Tried, given: int | None, output: int | None) -> Try:
     answer = Try(one.local_s, one.first_s, one.takes_s, None, given, output, one.usage, one.price, one.status)
     known = {"capped": one.capped, **_cached(one, 1.0), **_sent(one)}
     return answer._replace(model=one.model, searches=_searches(one), **known)
-
-
-def _cut_short(answer: Try, cut: Tried) -> Try:
-    """Return the answer of an aborted request: with the same beginning, and a later end."""
-    first_s = answer.first_s if cut.first_s is None else cut.first_s
-    takes_s = max(answer.takes_s, cut.takes_s + 1 / TICKS_PER_S)
-    known = {"local_s": cut.local_s, "usage": cut.usage, "price": cut.price, "cut_s": cut.takes_s}
-    return answer._replace(first_s=first_s, takes_s=takes_s, **known)
 
 
 def _failing(one: Tried, factor: float, *, same: bool) -> Try:

@@ -9,15 +9,15 @@ from agent_magic.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from agent_magic.live.ahead import asked_again, foresee, unbought
+    from agent_magic.live.answer_cache import Earlier
     from agent_magic.live.driver import Driver
-    from agent_magic.live.earlier import Earlier
     from agent_magic.live.functions import run_function, tool_result
 
 __getattr__ = lazy_names(
     __name__,
     {
         "Driver": "agent_magic.live.driver",
-        "Earlier": "agent_magic.live.earlier",
+        "Earlier": "agent_magic.live.answer_cache",
         "asked_again": "agent_magic.live.ahead",
         "foresee": "agent_magic.live.ahead",
         "run_function": "agent_magic.live.functions",

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.engine.requests import ask, escalation_of, model_of
 from agent_magic.errors import CallError, NotConnected, Rejected
-from agent_magic.live.answer_cache import AnswerCache
-from agent_magic.live.earlier import Earlier, same_request
+from agent_magic.live.answer_cache import AnswerCache, Earlier, same_request
 from agent_magic.providers.anthropic.client import as_provider
 from agent_magic.providers.base import facts_of
 from agent_magic.record.answer import TOOL_USE, Answer, Usage

@@ -21,10 +21,9 @@ from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.values import RaisedError, as_json, pack, single_use_in, unpack, value_text
 from agent_magic.engine.calls import Result, Verdict
 from agent_magic.errors import AgentMagicError, LedgerError, Unreachable
-from agent_magic.live.functions import is_coroutine, run_function, tool_result
+from agent_magic.live.functions import Ran, is_coroutine, run_function, tool_result
 from agent_magic.live.people import Question, ask
 from agent_magic.live.saving import write_answer
-from agent_magic.live.workers import Ran
 from agent_magic.record.events import CallEnded, new_tuple
 from agent_magic.record.ledger.base import IN_DOUBT, Busy, CallKey, Doubt
 from agent_magic.record.results import Returned
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
     from agent_magic.declare.tool import Tool
     from agent_magic.engine.calls import Call
     from agent_magic.engine.policy import Policy
-    from agent_magic.live.answer_cache import AnswerCache
-    from agent_magic.live.earlier import Earlier
+    from agent_magic.live.answer_cache import AnswerCache, Earlier
     from agent_magic.live.people import Asker
     from agent_magic.providers.base import Provider
     from agent_magic.record.ledger.base import Journal

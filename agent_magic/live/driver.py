@@ -44,17 +44,17 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.admission.pool import Pool
-    from agent_magic.engine.alerts import Alerts, OnAlert
+    from agent_magic.engine.alerts import Alerts
     from agent_magic.engine.calls import Call, Result
     from agent_magic.engine.contract import Action
     from agent_magic.engine.health import Health
     from agent_magic.engine.pacing.pacer import Pacer
     from agent_magic.engine.policy import Policy
+    from agent_magic.live.answer_cache import Earlier
     from agent_magic.live.batching import Batcher, Waiting
-    from agent_magic.live.earlier import Earlier
+    from agent_magic.live.monitor import Sample
     from agent_magic.live.people import Asker
     from agent_magic.live.sharing import Sharing
-    from agent_magic.live.vitals import Sample
     from agent_magic.providers.base import Provider
     from agent_magic.providers.recorded import Match
     from agent_magic.record.answer import Answer, Status
@@ -118,6 +118,9 @@ class Driver:
         self.record.terms = self._terms(seed, work_s)
         more = {"bought": cache, "work_s": work_s, "texts": recorded and recorded.texts, "cheaper": cheaper}
         results = self.record.results
+        done: dict[int, Status] | None = None
+        if recorded is not None:
+            done = {number: one.status for number, one in enumerate(results) if one.finished_s is not None}
 
         def said(step: int) -> Request | None:  # no method: the driver would hold itself through its requests
             return conversation_of(results[step])
@@ -135,7 +138,7 @@ class Driver:
             key=provider.credentials,
             work_s=work_s,
             seed=seed,
-            done=None if recorded is None else _ended(self.record),
+            done=done,
         )
         self.streams: dict[int, Stream] = {}
         more = {"fresh": fresh, "earlier": earlier, "frame_of": frame_of, "asker": asker, "say": say}
@@ -283,14 +286,12 @@ class Driver:
         if self._tells:
             self._told = tell(self.record, self._told)
         if self.alerts.rules and self.record.ended_s is None:
-            self._act(self.alerts.check())
-
-    def _act(self, wanted: OnAlert | None) -> None:
-        if wanted == "pause" and not self.paused:
-            self.alerts.paused_by = [*self.alerts.open]  # a new list each time tells the notebook of a new pause
-            self.pause()
-        elif wanted == "stop":
-            self.stop()
+            wanted = self.alerts.check()
+            if wanted == "pause" and not self.paused:
+                self.alerts.paused_by = [*self.alerts.open]  # a new list each time tells the notebook of a new pause
+                self.pause()
+            elif wanted == "stop":
+                self.stop()
 
     def _do(self, action: Action) -> None:
         match action:
@@ -300,7 +301,10 @@ class Driver:
             case WakeAt(at_s):
                 self._set_alarm(at_s)
             case Abort(step):
-                self._abort(step)
+                self._tasks.cancel(step, partial(self._never_ran, step))
+                self._tasks.drop(step)
+                for call in self.engine.calls.running(step):
+                    self._tasks.cancel((step, call.number), partial(self._call_over, call, CUT))
             case Ask(call):
                 self._tasks.own((call.step, -call.number), partial(self._ask, call), partial(self._decided, call))
             case Count(step, request):
@@ -309,12 +313,6 @@ class Driver:
                 self._over.set()
             case _:
                 raise TypeError(action)
-
-    def _abort(self, step: int) -> None:
-        self._tasks.cancel(step, partial(self._never_ran, step))
-        self._tasks.drop(step)
-        for call in self.engine.calls.running(step):
-            self._tasks.cancel((step, call.number), partial(self._call_over, call, CUT))
 
     def _slot_free(self) -> bool:
         if asyncio.get_running_loop() is not self.loop:
@@ -455,10 +453,6 @@ class Driver:
             elif current.answer is None:
                 current.answer, current.worker = answer, stream.worker
                 self._tasks.cancel(step, partial(self._never_ran, step))
-
-
-def _ended(record: RunRecord) -> dict[int, Status]:
-    return {number: one.status for number, one in enumerate(record.results) if one.finished_s is not None}
 
 
 class Controls:

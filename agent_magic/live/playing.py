@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.policy import Policy
     from agent_magic.live.batching import Waiting
     from agent_magic.live.driver import Driver
-    from agent_magic.live.vitals import Sample
+    from agent_magic.live.monitor import Sample
     from agent_magic.providers.recorded import Deck, Match
     from agent_magic.record.prices import Prices
 
@@ -114,19 +114,16 @@ class Player:
         self._began = self._clock()
         try:
             for event in self._recorded.events:
-                await self._until(event.at_s)
+                while (left_s := event.at_s - self.now()) > 0 and not self._stopped:
+                    self._nudge.clear()
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._nudge.wait(), None if self.paused else left_s / self.pace)
                 if self._stopped or isinstance(event, RunEnded):
                     break
                 self._play(event)
         finally:
             self._close()
         return self.record
-
-    async def _until(self, at_s: float) -> None:
-        while (left_s := at_s - self.now()) > 0 and not self._stopped:
-            self._nudge.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._nudge.wait(), None if self.paused else left_s / self.pace)
 
     def _play(self, event: Event) -> None:
         self.record.add(event)

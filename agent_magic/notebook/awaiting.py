@@ -26,7 +26,7 @@ from IPython.core import async_helpers
 from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.errors import CannotNest
-from agent_magic.live.interrupt import interruptible, stopped
+from agent_magic.live.tasks import interruptible, stopped
 from agent_magic.notebook.cell_hooks import CellHook
 
 __all__ = ["ASYNC_SUFFIX", "AwaitRewriter", "awaited", "cell_is_running", "is_called_by", "run_sync"]

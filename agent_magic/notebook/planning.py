@@ -16,11 +16,11 @@ from agent_magic.forecast.advice.rules import MOST_COUNTED
 from agent_magic.forecast.estimate.estimate import estimate
 from agent_magic.forecast.estimate.value import confirmation, outlay
 from agent_magic.live.ahead import count_ahead, foresee, rejected_again, terms_ahead, unbought, waiting_in_batches
-from agent_magic.live.earlier import Earlier
+from agent_magic.live.answer_cache import Earlier
 from agent_magic.notebook.front_end import agrees, can_ask, can_decide, display_bundle, is_kernel, note, say, show_page
 from agent_magic.notebook.running import ANEW, Resumed, execute
 from agent_magic.notebook.session import drop_command
-from agent_magic.providers.dask.scaling import STREAMS_PER_KERNEL, useful_workers
+from agent_magic.providers.dask.cluster import STREAMS_PER_KERNEL, useful_workers
 from agent_magic.show.cards import attachments_card, plan_picture, prompt_words
 from agent_magic.show.estimates import estimate_page, headline, outlay_line, price_line
 from agent_magic.show.explore import Explorer, Panel

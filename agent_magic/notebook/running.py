@@ -20,9 +20,9 @@ from agent_magic.declare.units import seconds
 from agent_magic.errors import AgentMagicError, CassetteError, NotConnected, ReplayMiss
 from agent_magic.forecast.remaining import remaining
 from agent_magic.live.driver import Controls
+from agent_magic.live.monitor import Sampling
 from agent_magic.live.people import Desk
 from agent_magic.live.playing import Player, lay
-from agent_magic.live.vitals import Sampling
 from agent_magic.notebook.front_end import display_bundle, hears_clicks, is_unwatched, note, say, show_page
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.providers.recorded import Deck

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from agent_magic.providers.anthropic.models import limit_class
     from agent_magic.providers.base import EVERYTHING
     from agent_magic.providers.dask.client import Dask
-    from agent_magic.providers.http.responses import retry_after_s
     from agent_magic.providers.pool import Pool
     from agent_magic.providers.recorded import Deck, Nobody
+    from agent_magic.providers.responses import retry_after_s
 
 __getattr__ = lazy_names(
     __name__,
@@ -29,6 +29,6 @@ __getattr__ = lazy_names(
         "Nobody": "agent_magic.providers.recorded",
         "Pool": "agent_magic.providers.pool",
         "limit_class": "agent_magic.providers.anthropic.models",
-        "retry_after_s": "agent_magic.providers.http.responses",
+        "retry_after_s": "agent_magic.providers.responses",
     },
 )

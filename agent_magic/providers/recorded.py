@@ -181,8 +181,9 @@ class Match:
             first, *others = self.misses.values()
             raise first.beside(len(others) + len(self.unknown))
         record = self.found()
-        record.add(RunEnded(self._end_of_all() or self.ended_s, cut=self.run.cut))
-        if len(self.run.agents) == len(self.plan):
+        is_whole = len(self.run.agents) == len(self.plan)
+        record.add(RunEnded((is_whole and self.run.ended_s) or self.ended_s, cut=self.run.cut))
+        if is_whole:
             record.terms, record.bases = self._terms(), dict(self.run.bases)
         return record
 
@@ -193,9 +194,6 @@ class Match:
             return terms
         known = len(terms.work_s) == count
         return terms._replace(work_s=tuple(terms.work_s[self._places[one]] for one in range(count)) if known else None)
-
-    def _end_of_all(self) -> float | None:
-        return self.run.ended_s if len(self.run.agents) == len(self.plan) else None
 
     def _find(self, agent: int, shelf: Shelf, timeout_s: float) -> None:
         declared, inputs = self.plan.agents[agent], self.plan.inputs[agent]

@@ -413,6 +413,16 @@ class Facts:
         return [(one.held_by, one.queued_s + one.backoff_s) for one in self.attempts]
 
     @property
+    def peak(self) -> int:
+        """The most that were under way at once."""
+        return overlap([(one.granted_s, math.inf if one.ended_s is None else one.ended_s) for one in self.attempts])[0]
+
+    @property
+    def agents(self) -> list[str]:
+        """In the order of their first requests."""
+        return list(dict.fromkeys(one.agent for one in self.attempts))
+
+    @property
     def models(self) -> set[str]:
         return {one.model for one in self.attempts}
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_magic.declare.units import UNKNOWN, dollars, known, plural, seconds
 from agent_magic.forecast.advice.advice import APPLIED, LEAST_S, LEAST_USD, Advice
+from agent_magic.forecast.calibration import Sweep
 from agent_magic.forecast.estimate.value import Estimate
-from agent_magic.forecast.sweep import Sweep
 from agent_magic.measure.path import CriticalPath
 from agent_magic.measure.trial import Setting, Trial
 from agent_magic.record.display import ShownFrame, bundle_of

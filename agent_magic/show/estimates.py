@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.declare.units import count, dollars, plural, seconds, steps
 from agent_magic.engine.admission.budget import give_price
-from agent_magic.forecast.pace import SURE_BY
+from agent_magic.forecast.evidence import SURE_BY
 from agent_magic.record.display import single_line
 from agent_magic.record.reasons import limit
 from agent_magic.show.page import Column, Fold, Line, Page, Table, Words, cut
@@ -16,8 +16,7 @@ from agent_magic.show.text import LEAST_STACK, listed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from agent_magic.forecast.estimate.value import Estimate, Expected, Outlay
-    from agent_magic.forecast.pilot import Pilot
+    from agent_magic.forecast.estimate.value import Estimate, Expected, Outlay, Pilot
     from agent_magic.measure.path import CriticalPath
     from agent_magic.record.prices import Tariff
 

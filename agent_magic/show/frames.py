@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from agent_magic.declare.units import UNKNOWN, dollars, plural, seconds
 from agent_magic.declare.values import levels_of
 from agent_magic.errors import shown_value
-from agent_magic.forecast.pace import SURE_BY
+from agent_magic.forecast.evidence import SURE_BY
 from agent_magic.measure.frames import ALL
 from agent_magic.measure.scores import FEW
 from agent_magic.record.display import single_line

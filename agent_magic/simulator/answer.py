@@ -144,7 +144,8 @@ def _chosen(request: Request, ranked: list[Json], rng: Random) -> list[Json]:
 
 def _to_be_called_again(request: Request) -> list[Json]:
     """Return the tools whose last call other arguments may fix, or only listed the tables."""
-    names = [each.name for each in request.results if each.is_error or tables_told(each.text)]
+    listed = re.compile(r"\bcreate table\b", re.IGNORECASE)
+    names = [each.name for each in request.results if each.is_error or listed.search(each.text)]
     return [tool for name in names if (tool := request.tools.find(name)) and not _CHANGES.search(name)]
 
 
@@ -160,7 +161,7 @@ def _arguments(tool: Json, request: Request, subject: Subject, rng: Random) -> J
     given: Json = json.loads(fill(schema, subject, rng))
     required = as_list(schema.get("required")) or ()
     given = {key: value for key, value in given.items() if key in required or rng.random() < OPTIONAL or not required}
-    if sounds_like_sql(tool):
+    if _SOUNDS.search(f"{tool.get('name')} {tool.get('description')}"):
         context = "\n".join(
             text[:LOOK_AT]
             for text in (
@@ -203,10 +204,6 @@ _ID = re.compile(r"(?:^|_)id$", re.IGNORECASE)
 CATALOGUE = "SELECT name, sql FROM sqlite_master WHERE type = 'table'"
 
 
-def sounds_like_sql(tool: Json) -> bool:
-    return bool(_SOUNDS.search(f"{tool.get('name')} {tool.get('description')}"))
-
-
 def sql_for(text: str, rng: Random) -> str:
     """Query a table of a text; `orders(id, region)` and `CREATE TABLE` also give the columns."""
     tables = tables_of(text)
@@ -226,11 +223,6 @@ def sql_for(text: str, rng: Random) -> str:
         group = rng.choice(groups)
         return f"SELECT {group}, COUNT(*) AS n FROM {table} GROUP BY {group} ORDER BY n DESC LIMIT 10"
     return rng.choice((f"SELECT COUNT(*) AS n FROM {table}", f"SELECT * FROM {table} LIMIT 5"))
-
-
-def tables_told(text: str) -> bool:
-    """Return whether a result is the catalogue of a database."""
-    return bool(re.search(r"\bcreate table\b", text, re.IGNORECASE))
 
 
 def tables_of(text: str) -> dict[str, list[str]]:
@@ -255,12 +247,6 @@ def result_of(name: str, number: str, given: Json, subject: Subject, rng: Random
     """Return the result of a server tool, as a block without deltas."""
     kind = f"{'tool_search' if name.startswith('tool_search') else name}_tool_result"
     return {"type": kind, "tool_use_id": number, "content": _content(name, given, subject, rng)}
-
-
-def too_often(name: str, number: str) -> Json:
-    """A call beyond `max_uses` is an error inside a successful response."""
-    error: Json = {"type": f"{name}_tool_result_error", "error_code": "max_uses_exceeded"}
-    return {"type": f"{name}_tool_result", "tool_use_id": number, "content": error}
 
 
 def citations_of(result: Json, pen: Pen) -> list[tuple[str, Json]]:
@@ -354,13 +340,6 @@ class Block:
 def text_block(text: str, rng: Random, citations: tuple[Json, ...] = ()) -> Block:
     late = tuple({"type": "citations_delta", "citation": each} for each in citations)
     return Block("text", text, tuple(pieces_of(text, rng)), late=late, tokens=count_tokens(text))
-
-
-def thinking_block(text: str, signature: str, length: int, rng: Random, *, shown: bool) -> Block:
-    """Return a block of thinking; without `shown` its text is empty."""
-    seen = text if shown else ""
-    late = {"type": "signature_delta", "signature": signature}
-    return Block("thinking", seen, tuple(pieces_of(seen, rng)), late=(late,), tokens=length)
 
 
 def call_block(kind: str, number: str, name: str, given: Json, rng: Random, *, eager: bool = False) -> Block:
@@ -515,7 +494,9 @@ class _Composer:
             data = chain.sign("redacted_thinking", "", length)
             return [*blocks, Block("redacted_thinking", fields={"data": data}, tokens=length)]
         signature = chain.sign("thinking", thought if shown else "", length)
-        return [*blocks, thinking_block(thought, signature, length, self._rng, shown=shown)]
+        seen = thought if shown else ""
+        late = {"type": "signature_delta", "signature": signature}
+        return [*blocks, Block("thinking", seen, tuple(pieces_of(seen, self._rng)), late=(late,), tokens=length)]
 
     def _thought(self, calls: list[Wanted]) -> str | None:
         request, kind = self._request, self._request.thinking.kind
@@ -556,7 +537,8 @@ class _Composer:
         used[call.name] = used.get(call.name, 0) + 1
         name, number = block.fields["name"], block.fields["id"]
         if used[call.name] > (tool.get("max_uses") or used[call.name]):
-            fields = too_often(name, number)
+            error: Json = {"type": f"{name}_tool_result_error", "error_code": "max_uses_exceeded"}
+            fields: Json = {"type": f"{name}_tool_result", "tool_use_id": number, "content": error}
         else:
             fields = result_of(name, number, call.given, self._subject, self._rng)
         return block, Block(fields.pop("type"), fields=fields)

@@ -147,13 +147,9 @@ class Pool:
             full_s = max(bucket.full_in_s(now_s) for bucket in buckets)
             found[f"{PREFIX}-{name}-limit"] = str(int(sum(bucket.per_minute for bucket in buckets)))
             found[f"{PREFIX}-{name}-remaining"] = str(int(left) if name == "requests" else round(left / 1000) * 1000)
-            found[f"{PREFIX}-{name}-reset"] = _rfc3339(now.timestamp() + full_s)
+            reset = datetime.fromtimestamp(math.ceil(now.timestamp() + full_s), UTC)  # never too early
+            found[f"{PREFIX}-{name}-reset"] = reset.strftime("%Y-%m-%dT%H:%M:%SZ")
         return found
-
-
-def _rfc3339(at: float) -> str:
-    """Round up, so that it is never too early."""
-    return datetime.fromtimestamp(math.ceil(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Quota:

@@ -69,20 +69,16 @@ async def _serve(options: argparse.Namespace) -> None:
         prefix = f"/{options.token}" if options.token else ""
         sys.stdout.write(json.dumps({"url": f"http://{HOST}:{port}{prefix}", "pid": os.getpid()}) + "\n")
         sys.stdout.flush()
-        await _until_the_end(options)
+        stop, loop, parent = asyncio.Event(), asyncio.get_running_loop(), options.parent_pid
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(stop.set))
+        if options.until_stdin_closes:
+            _at_stdin_end(lambda: loop.call_soon_threadsafe(stop.set))
+        while not stop.is_set() and (parent is None or _alive(parent)):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), None if parent is None else POLL_S)
     finally:
         await runner.cleanup()
-
-
-async def _until_the_end(options: argparse.Namespace) -> None:
-    stop, loop, parent = asyncio.Event(), asyncio.get_running_loop(), options.parent_pid
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(stop.set))
-    if options.until_stdin_closes:
-        _at_stdin_end(lambda: loop.call_soon_threadsafe(stop.set))
-    while not stop.is_set() and (parent is None or _alive(parent)):
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), None if parent is None else POLL_S)
 
 
 def _at_stdin_end(stop: Callable[[], object]) -> None:
@@ -204,7 +200,11 @@ class _Server:
         await sending.first()
         if planned.ending is Ending.RESET:
             sending.finished()
-            await _reset(request)
+            if request.transport is not None:
+                plug = request.transport.get_extra_info("socket")
+                plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+                request.transport.abort()
+            await forever()
         await response.prepare(request)
         sending.began()
         rest = b""
@@ -232,14 +232,6 @@ def _cut(request: web.Request, *, chunked: bool) -> None:
     if chunked:
         request.transport.write(b"400\r\nevent: content_block_delta\nda")
     request.transport.close()
-
-
-async def _reset(request: web.Request) -> None:
-    if request.transport is not None:
-        plug = request.transport.get_extra_info("socket")
-        plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        request.transport.abort()
-    await forever()
 
 
 def _check_host(request: web.Request) -> None:

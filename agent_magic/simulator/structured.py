@@ -355,7 +355,9 @@ def write_plan(schema: Json, subject: Subject, system: str, rng: Random) -> Json
         answers = "\n\n".join(f"{{{{ {one} }}}}" for one in names)
     ask = f"Goal: {short}\n\nBring this together into one answer."
     rows.append(_row("result", "synthesizer", f"{ask}\n\n{answers}" if answers else ask, names))
-    known = _roles(schema)
+    agents = as_object((as_object(schema.get("properties")) or {}).get("agents")) or {}
+    fields = as_object((as_object(agents.get("items")) or {}).get("properties")) or {}
+    known = [*(as_list((as_object(fields.get("role")) or {}).get("enum")) or [])]
     return {
         "description": short,
         "agents": [{**row, "role": row["role"] if not known or row["role"] in known else known[0]} for row in rows],
@@ -393,9 +395,3 @@ def _names(parts: list[str]) -> list[str]:
         taken = {*found, *_TAKEN, *(row[2] for row in _ENDINGS)}
         found.append(name if name not in taken else f"on_{name}_{len(found)}")
     return found
-
-
-def _roles(schema: Json) -> list[object]:
-    agents = as_object((as_object(schema.get("properties")) or {}).get("agents")) or {}
-    fields = as_object((as_object(agents.get("items")) or {}).get("properties")) or {}
-    return [*(as_list((as_object(fields.get("role")) or {}).get("enum")) or [])]

@@ -11,7 +11,7 @@ import pytest
 
 import agent_magic as am
 from agent_magic.errors import DeclarationError
-from agent_magic.forecast.loads import LOADS, SCENARIOS
+from agent_magic.forecast.estimate.value import LOADS, SCENARIOS
 
 REVIEW = "Review part {} of the plan, and say what is missing. "
 

@@ -12,7 +12,7 @@ import asyncio
 
 from agent_magic import Policy
 from agent_magic.api import Run
-from agent_magic.forecast.sweep import SWEEP, make_sweep
+from agent_magic.forecast.calibration import SWEEP, make_sweep
 from tests.declare.examples import E3
 from tests.measure.test_path import run_of
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from agent_magic.live.interrupt import interruptible
+from agent_magic.live.tasks import interruptible
 from agent_magic.notebook.awaiting import run_sync
 
 

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from agent_magic.live import functions, run_function, tool_result
-from agent_magic.live.functions import MOST_CHARS, Ran
-from agent_magic.live.workers import Worker, Workers, pack_call, unpack_ran
+from agent_magic.live.functions import MOST_CHARS, Ran, Worker, Workers, pack_call, unpack_ran
 from agent_magic.record.secret_scan import secrets_of
 
 LONG_S = 60.0

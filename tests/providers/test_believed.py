@@ -24,9 +24,8 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic.errors import DeclarationError, RateLimited
-from agent_magic.providers import retry_after_s
-from agent_magic.providers.http import transport
-from agent_magic.providers.http.responses import LONGEST_WAIT_S, bounded
+from agent_magic.providers import retry_after_s, transport
+from agent_magic.providers.responses import LONGEST_WAIT_S, bounded
 from tests.providers.chat import speaking
 from tests.providers.memory import asked as a_request
 from tests.providers.wire import BEGIN, MESSAGE, OPEN, STOP, WHOLE, problem, reply, serving

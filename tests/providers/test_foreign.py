@@ -20,7 +20,7 @@ from agent_magic.errors import Unreadable
 from agent_magic.live import Driver
 from agent_magic.providers import retry_after_s
 from agent_magic.providers.anthropic import stream as reading
-from agent_magic.providers.http.responses import LONGEST_WAIT_S
+from agent_magic.providers.responses import LONGEST_WAIT_S
 from agent_magic.record import Request
 from tests.providers.test_claude import KEY, meet, one, quick, within  # noqa: F401 - a fixture is used by its name
 from tests.providers.wire import (

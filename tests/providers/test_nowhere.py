@@ -107,7 +107,7 @@ def test_the_real_sdk_at_a_port_where_nobody_listens(nobody):
 
 def test_an_address_that_does_not_answer_at_all(nobody, monkeypatch):
     """A firewall that drops what is sent: nobody refuses, and nobody answers."""
-    monkeypatch.setattr("agent_magic.providers.http.transport.CONNECT_S", 0.05)
+    monkeypatch.setattr("agent_magic.providers.transport.CONNECT_S", 0.05)
     address = nobody.partition(":")[0]
     full = [socket.socket() for _ in range(4)]
     with socket.socket() as deaf:

@@ -24,10 +24,9 @@ from agent_magic.errors import (
 from agent_magic.providers import Reading
 from agent_magic.providers.base import Stream
 from agent_magic.providers.dask import fleet as fleets
+from agent_magic.providers.dask.cluster import useful_workers
 from agent_magic.providers.dask.fleet import LOST_S, SILENT_S, Fleet, Link, greet
-from agent_magic.providers.dask.scaling import useful_workers
-from agent_magic.providers.dask.serving import serve
-from agent_magic.providers.dask.wire import (
+from agent_magic.providers.dask.serving import (
     CALL_ERRORS,
     error_in,
     error_out,
@@ -35,6 +34,7 @@ from agent_magic.providers.dask.wire import (
     readings_out,
     request_in,
     request_out,
+    serve,
     text_in,
     text_out,
 )

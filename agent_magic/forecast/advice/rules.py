@@ -11,13 +11,16 @@ from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.declare.units import dollars, seconds
 from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.forecast.advice.economy import (
+    by_grades,
     cache_life,
     high_effort,
+    how_sure,
     room_for_answers,
     said_twice,
     shared_documents,
     shared_text,
     shared_values,
+    verdict_on,
 )
 from agent_magic.forecast.advice.finding import (
     ALIKE,
@@ -35,7 +38,6 @@ from agent_magic.forecast.advice.finding import (
     pays,
     practices,
 )
-from agent_magic.forecast.advice.graded import by_grades, how_sure, verdict_on
 from agent_magic.forecast.advice.structure import SHAPE, not_after, ordered, refers_to
 from agent_magic.measure.metrics import NEAR_BOUND, NEAR_SUM, summarize, waited_s
 from agent_magic.measure.path import Chains, works
@@ -274,7 +276,7 @@ def failures(outlook: Outlook) -> Finding | None:
     measured = (
         f"{len(bad.attempts)} of {len(asked.attempts)} requests failed ({kinds}), after {seconds(bad.api_s)} in all."
     )
-    names = list(dict.fromkeys(one.agent for one in bad.attempts))
+    names = bad.agents
     others = f" and {len(names) - 1} more" if len(names) > 1 else ""
     grave = bad.api_s > WORTH * asked.api_s
     return Finding(

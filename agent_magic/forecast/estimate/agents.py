@@ -12,8 +12,7 @@ from agent_magic.declare.content import tokens_of
 from agent_magic.declare.tool import Tool
 from agent_magic.engine.policy import BATCH_MOST_S, BATCH_S
 from agent_magic.engine.requests import OVERHEAD_TOKENS
-from agent_magic.forecast.evidence import facts_of
-from agent_magic.forecast.pace import ENOUGH, HIGH, LOW, UNSURE, Speeds, quantile, tokens_factor
+from agent_magic.forecast.evidence import ENOUGH, HIGH, LOW, UNSURE, Speeds, facts_of, quantile, tokens_factor
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.history import History, kin_of
 from agent_magic.record.prices import SEARCH_USD
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan
     from agent_magic.declare.step import Step
-    from agent_magic.forecast.pace import Basis
+    from agent_magic.forecast.evidence import Basis
     from agent_magic.record.answer import Answer
     from agent_magic.record.history import History, Past
     from agent_magic.record.request import Kind, Request

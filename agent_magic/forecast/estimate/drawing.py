@@ -23,8 +23,7 @@ from agent_magic.engine.identical import sharers_ahead
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.retry import Failure
 from agent_magic.forecast.estimate.agents import Guess, Span, guess_all
-from agent_magic.forecast.evidence import facts_of
-from agent_magic.forecast.pace import RANK, tokens_factor
+from agent_magic.forecast.evidence import RANK, facts_of, tokens_factor
 from agent_magic.forecast.service import Pricing, play
 from agent_magic.forecast.work import SAME, Try, Work
 from agent_magic.record.answer import ESCALATED
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
     from agent_magic.declare.plan import Plan
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.estimate.agents import Guess, InputBasis
-    from agent_magic.forecast.pace import Basis
-    from agent_magic.forecast.servers import KnownServers
+    from agent_magic.forecast.evidence import Basis
+    from agent_magic.forecast.provider import KnownServers
     from agent_magic.forecast.service import Played
     from agent_magic.measure.server import At, Server
     from agent_magic.record.answer import Answer

@@ -19,11 +19,10 @@ from agent_magic.engine.policy import as_policy, batching_of
 from agent_magic.engine.requests import timeouts_of
 from agent_magic.forecast.estimate.agents import NOTHING, Guess, Span, batch_span, passes_on
 from agent_magic.forecast.estimate.drawing import HIGH_END, Drawing, weakest
-from agent_magic.forecast.estimate.value import Estimate, Expected
+from agent_magic.forecast.estimate.value import Estimate, Expected, Pilot, with_pilot
 from agent_magic.forecast.evidence import facts_of
 from agent_magic.forecast.forecast import Forecaster
-from agent_magic.forecast.pilot import Pilot, with_pilot
-from agent_magic.forecast.servers import NOTHING_KNOWN, Asked, KnownServers, server_words
+from agent_magic.forecast.provider import NOTHING_KNOWN, Asked, KnownServers, server_words
 from agent_magic.measure.metrics import Summary, summarize
 from agent_magic.measure.path import find_path
 from agent_magic.measure.server import Needs
@@ -79,7 +78,8 @@ def estimate(  # noqa: PLR0913 - the bases of an estimate, each with its name
     servers = (
         KnownServers.of(earlier, pilot, lambda one: facts_of(terms, one).limit_class) if by_server else NOTHING_KNOWN
     )
-    rows = _earlier(earlier, pilot, servers, simulated=simulated)
+    known = with_pilot([row for row in (*earlier, *earlier.shared) if row.simulated == simulated], pilot)
+    rows = History(servers.rows(known), time_factor=earlier.time_factor, origin=earlier.origin)
     unneeded, words = _needed(plan, rows, held)
     drawing = Drawing(
         plan, requests, held, policy, counted=counted, rows=rows, pilot=piloted, terms=terms, prices=book,
@@ -89,7 +89,15 @@ def estimate(  # noqa: PLR0913 - the bases of an estimate, each with its name
     drawn = drawing.draw()
     ends, played = drawn.ends, drawn.played
     words += server_words(servers.fits, played.most)
-    guesses = _with_batches(plan, policy, drawn.guesses, batch_times_s)
+    batching = batching_of(plan, policy)
+    by_batch = () if batching is None else batching.ahead(plan.dag.layer)
+    seconds, basis = batch_span(batch_times_s)
+    guesses = [
+        one._replace(seconds=seconds, words=(*one.words, f"by batch at half the price, {basis}"), by_batch=True)
+        if number in by_batch and not one.held and not one.is_task
+        else one
+        for number, one in enumerate(drawn.guesses)
+    ]
     totals, own_s = [summarize(one) for one in ends], timeouts_of(plan, policy)
     timeouts_s = [math.inf if one.by_batch else timeout_s for one, timeout_s in zip(guesses, own_s, strict=True)]
     expected = tuple(_expect(plan, one, requests, guesses, drawn.cascades, ends, book) for one in range(len(plan)))
@@ -104,7 +112,7 @@ def estimate(  # noqa: PLR0913 - the bases of an estimate, each with its name
         wall_s=Span(wall_s.low * (1 - less_s / (wall_s.likely or 1.0)), wall_s.likely, wall_s.high + more_s),
         critical_path=find_path(ends[1], totals[1].wall_s or 0.0),
         basis="assumed" if servers.is_beyond(played.most) else weakest(expected),
-        order=tuple(dict.fromkeys(plan.index[attempt.agent] for attempt in ends[1].attempts)),
+        order=tuple(plan.index[name] for name in ends[1].facts.agents),
         notes=(*words, *_notes_of(plan, policy, guesses, totals, timeouts_s, limited=bool(terms.before))),
         simulated=simulated and bool(rows),
         pilot=tried,
@@ -134,18 +142,6 @@ def _open_s(
     ]
     concurrency = 1 if policy.schedule == "sequential" else policy.concurrency
     return servers.open_s(asked, plan.dag.parents, concurrency, played.most)
-
-
-def _with_batches(plan: Plan, policy: Policy, guesses: Sequence[Guess], times_s: Sequence[float]) -> list[Guess]:
-    batching = batching_of(plan, policy)
-    by_batch = () if batching is None else batching.ahead(plan.dag.layer)
-    seconds, basis = batch_span(times_s)
-    return [
-        one._replace(seconds=seconds, words=(*one.words, f"by batch at half the price, {basis}"), by_batch=True)
-        if number in by_batch and not one.held and not one.is_task
-        else one
-        for number, one in enumerate(guesses)
-    ]
 
 
 def _expect(
@@ -286,11 +282,6 @@ def _work_notes(plan: Plan) -> Iterator[str]:
         yield "a race is won by the agents that are likely to be first; the high end pays for all of them"
     if any(one.cascade for one in plan.agents):
         yield "cascades escalate as often as before, or always if none ran; at the low end never, at the high always"
-
-
-def _earlier(history: History, pilot: RunRecord | None, servers: KnownServers, *, simulated: bool) -> History:
-    rows = with_pilot([row for row in (*history, *history.shared) if row.simulated == simulated], pilot)
-    return History(servers.rows(rows), time_factor=history.time_factor, origin=history.origin)
 
 
 def _needed(

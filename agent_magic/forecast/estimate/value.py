@@ -1,17 +1,28 @@
-"""The estimate of a plan: agents, budget, total."""
+"""The estimate of a plan: agents, budget, total; with pilots, and under loads of the account.
+
+Answers of a pilot estimate the rest of its plan. By default the account of a load allows as many requests per minute as
+the plan has. `off_peak` has all of it, `near_rpm` lacks room for two requests, `tpm_hit` begins with twice the input
+tokens it has room for, and `colleague` shares the account with another user who takes a constant part.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from agent_magic.declare.units import dollars, seconds, steps
+from agent_magic.declare.flow import is_reserved
+from agent_magic.declare.units import dollars, plural, seconds, steps
+from agent_magic.declare.validation import check_word, is_number, must_be
+from agent_magic.engine.pacing.limits import Limits
 from agent_magic.forecast.estimate.drawing import Change, grounds, weakest
 from agent_magic.forecast.forecast import Forecast, Forecaster, Imagined, Scenario
 from agent_magic.forecast.whatif import whatif_frame
 from agent_magic.measure.frames import make_frame
-from agent_magic.measure.metrics import summarize
+from agent_magic.measure.metrics import summarize, total_cost
 from agent_magic.record.display import Shown
+from agent_magic.record.history import answers_of
 from agent_magic.record.reasons import limited
 from agent_magic.record.results import ForecastNote
 
@@ -20,12 +31,67 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from agent_magic.declare.plan import Plan
     from agent_magic.forecast.estimate.agents import InputBasis, Span
     from agent_magic.forecast.estimate.drawing import Drawing
-    from agent_magic.forecast.pace import Basis
-    from agent_magic.forecast.pilot import Pilot
+    from agent_magic.forecast.evidence import Basis
     from agent_magic.measure.path import CriticalPath
+    from agent_magic.record.history import Past
     from agent_magic.record.results import RunRecord
+
+
+class Pilot(NamedTuple):
+    """Result of a pilot.
+
+    Attributes:
+        agents: Agents with an answer from it.
+        failed: Agents without one.
+        cost_usd: Its dollars; `None` if a price is unknown.
+        simulated: True if its answers are simulated.
+    """
+
+    agents: tuple[str, ...]
+    failed: tuple[str, ...]
+    cost_usd: float | None
+    simulated: bool
+
+    @classmethod
+    def of(cls, record: RunRecord) -> Pilot:
+        good = tuple(one.name for one in record.results if one.status == "succeeded")
+        bad = tuple(one.name for one in record.results if one.status != "succeeded")
+        return cls(good, bad, total_cost(record.results), record.simulated)
+
+
+def with_pilot(rows: Sequence[Past], record: RunRecord | None) -> list[Past]:
+    known = set(rows)
+    return [*rows, *(row for row in (answers_of(record) if record else ()) if row not in known)]
+
+
+def pilot_agents(plan: Plan, held: Sequence[bool], count: int) -> list[str]:
+    """Choose at most `count` agents of a pilot: the most representative ones with known or chosen parents.
+
+    Agents of one group represent each other, spread over its items, others those of their model.
+    """
+    if not isinstance(count, int) or count < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise must_be("The number of agents in a pilot", "an integer >= 1", count)
+    kinds = [agent.part.group if agent.part is not None else f" {agent.model}" for agent in plan.agents]
+    left = [agent for agent in range(len(plan)) if not held[agent]]
+    size = Counter(kinds[agent] for agent in left)
+    chosen: set[int] = set()
+    while len(chosen) < count:
+        ready = [
+            agent
+            for agent in left
+            if agent not in chosen and all(held[one] or one in chosen for one in plan.dag.parents[agent])
+        ]
+        if not ready:
+            break
+        taken = Counter(kinds[agent] for agent in chosen)
+        kind = max((kinds[agent] for agent in ready), key=lambda one: size[one] / (1 + taken[one]))
+        same = [agent for agent in ready if kinds[agent] == kind]
+        chosen.add(same[len(same) * (taken[kind] % count) // count])
+    return [plan.agents[agent].name for agent in sorted(chosen)]
+
 
 EXPECTED: Mapping[str, str] = {
     "agent": "string",
@@ -324,7 +390,14 @@ class Ahead:
         self._declared = declared = self._forecaster(Scenario())
         self.record, self.evidence = declared.record, declared.evidence
         self.policy, self.prices = declared.policy, declared.prices
-        self._itself = self._as_declared(estimate)
+        low, likely, high = estimate.wall_s
+        cost = estimate.cost
+        totals = replace(summarize(estimate.likely), wall_s=likely, cost_usd=None if cost is None else cost.likely)
+        range_usd = None if cost is None else (cost.low, cost.high)
+        note = ForecastNote(
+            estimate.basis, of_estimate(estimate.stands_on), (low, high), range_usd, simulated=estimate.simulated
+        )
+        self._itself = Forecast(Scenario(self.policy), estimate.likely, totals, note)
         self.totals = self._itself.totals
 
     @property
@@ -341,16 +414,6 @@ class Ahead:
             return self._itself
         rest = replace(scenario, models={}, efforts={})
         return replace(self._forecaster(scenario).forecast(rest, ranges=ranges), scenario=scenario)
-
-    def _as_declared(self, estimate: Estimate) -> Forecast:
-        low, likely, high = estimate.wall_s
-        cost = estimate.cost
-        totals = replace(summarize(estimate.likely), wall_s=likely, cost_usd=None if cost is None else cost.likely)
-        range_usd = None if cost is None else (cost.low, cost.high)
-        note = ForecastNote(
-            estimate.basis, of_estimate(estimate.stands_on), (low, high), range_usd, simulated=estimate.simulated
-        )
-        return Forecast(Scenario(self.policy), estimate.likely, totals, note)
 
     def _forecaster(self, scenario: Scenario) -> Forecaster:
         drawing, flow = self._drawing, self._drawing.plan.flow
@@ -381,3 +444,100 @@ class Ahead:
             found = Forecaster(likely, *common, imagined=known._replace(ends=ends))
             self._by_change[key] = found
         return found
+
+
+Load = Literal["off_peak", "near_rpm", "tpm_hit", "colleague"]
+OnRateLimit = Literal["queue", "reject"]
+LOADS: Final[Mapping[Load, str]] = {
+    "off_peak": "nobody else uses the account",
+    "near_rpm": "all but two of the requests have room in this minute",
+    "tpm_hit": "half of the input tokens of the first requests have room in this minute",
+    "colleague": "a colleague uses a part of the account all the time",
+}
+ON_RATE_LIMIT: Final[Mapping[OnRateLimit, str]] = {
+    "queue": "requests wait until the limit has room, as in a run",
+    "reject": "requests are sent at once; one that is refused has failed",
+}
+MINUTE_S: Final = 60.0
+SCENARIOS: Final[Mapping[str, str]] = {
+    "load": "string",
+    "on_limit": "string",
+    "wall_s": "Float64",
+    "queued_s": "Float64",
+    "refused": "Int64",
+    "succeeded": "Int64",
+    "failed": "Int64",
+    "skipped": "Int64",
+    "cost_usd": "Float64",
+}
+
+
+def under_load(
+    estimate: Estimate,
+    load: Load,
+    *,
+    on_limit: OnRateLimit = "queue",
+    rpm: float | None = None,
+    colleague: float = 0.5,
+) -> Forecast:
+    check_word("load", load, LOADS)
+    check_word("on_limit", on_limit, ON_RATE_LIMIT)
+    if rpm is not None and not (is_number(rpm) and rpm > 0):
+        raise must_be("rpm", "a number above 0", rpm)
+    if not (is_number(colleague) and 0 <= colleague < 1):
+        raise must_be("colleague", "a number from 0 to below 1", colleague)
+    forecaster = estimate.repeat()
+    alone = forecaster.forecast(Scenario(limits={}), ranges=False)
+    sent = [] if alone.record is None else [one for one in alone.record.facts.ended if one.usage is not None]
+    first = {one.name for one in forecaster.record.results if not one.layer}
+    tokens = sum((one.usage.input_tokens or 0) for one in sent if one.usage is not None and one.agent in first)
+    rpm = rpm or max(1.0, float(len(sent)))
+    limits = {
+        "off_peak": _holding(Limits(rpm), rpm),
+        "near_rpm": _holding(Limits(rpm), len(sent) - 2),
+        "tpm_hit": _holding(Limits(input_tokens=max(2.0, tokens / 2)), tokens / 2),
+        "colleague": _holding(Limits(rpm * (1 - colleague)), rpm * (1 - colleague)),
+    }[load]
+    asked = replace(alone.scenario, limits={"*": limits})
+    if on_limit == "reject" and asked.policy is not None:
+        asked = replace(asked, policy=replace(asked.policy, max_attempts=1), paced=False)
+    found = forecaster.forecast(asked)
+    words = [f"{load}: {LOADS[load]}; {on_limit}: {ON_RATE_LIMIT[on_limit]}", f"the estimate ({estimate.stands_on})"]
+    words += filter(None, [places_words(estimate)])
+    note = found.note._replace(basis=estimate.basis, assumed="; ".join([*words, found.note.assumed]))
+    if found.record is not None:
+        found.record.label_forecast(note)
+    return replace(found, note=note)
+
+
+def places_words(estimate: Estimate) -> str:
+    likely = estimate.likely
+    reserved = [step for step, one in enumerate(likely.plan.agents) if is_reserved(one) and one.hedges is None]
+    if not reserved:
+        return ""
+    needed = sum(not likely.results[step].is_left_out for step in reserved)
+    told = "all count" if needed == len(reserved) else f"{needed:,} count, as many as are likely by earlier runs"
+    return f"of {len(reserved):,} reserved places {told}"
+
+
+def _holding(limits: Limits, amount: float) -> Limits:
+    per_minute = limits.requests or limits.input_tokens or 1.0
+    return replace(limits, burst_s=max(1.0, amount) * MINUTE_S / per_minute)
+
+
+def verdict_on(frame: pd.DataFrame, option: str) -> str:
+    if len({*frame["wall_s"]}) > 1:
+        return ""
+    return f"no load holds this plan up: an account lets the first request pass. Declare more, or say {option}."
+
+
+def loads_frame(estimate: Estimate, *, rpm: float | None = None, colleague: float = 0.5) -> pd.DataFrame:
+    """Forecast a plan under each load, queued and rejected: one row each, columns are `SCENARIOS`."""
+    rows: list[dict[str, object]] = []
+    for load, on_limit in product(LOADS, ON_RATE_LIMIT):
+        totals = under_load(estimate, load, on_limit=on_limit, rpm=rpm, colleague=colleague).totals
+        names = ("wall_s", "queued_s", "succeeded", "failed", "skipped", "cost_usd")
+        row = {name: getattr(totals, name) for name in names}
+        rows.append({"load": load, "on_limit": on_limit, **row, "refused": totals.rate_limited})
+    told = f"{plural(len(rows), 'forecast')}, nothing sent · %agents scenario LOAD returns one of them as a run"
+    return make_frame(rows, SCENARIOS, verdict=told)

@@ -38,8 +38,8 @@ from agent_magic.declare.user_code import reason_of
 from agent_magic.declare.validation import listed, must_be
 from agent_magic.errors import DeclarationError, shown_value
 from agent_magic.live.mcp import guarded
-from agent_magic.providers.http.failures import SHORTEST_SECRET, excerpt, root_of
-from agent_magic.providers.http.transport import Hidden, checked_url, is_loopback
+from agent_magic.providers.responses import SHORTEST_SECRET, excerpt, root_of
+from agent_magic.providers.transport import Hidden, checked_url, is_loopback
 from agent_magic.record.secret_scan import SHORTEST_RANDOM, is_random, masked, secrets_of
 
 if TYPE_CHECKING:

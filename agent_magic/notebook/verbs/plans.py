@@ -16,7 +16,7 @@ from agent_magic.declare.each import Part
 from agent_magic.declare.units import count, plural, seconds
 from agent_magic.errors import AgentMagicError
 from agent_magic.forecast.advice.advice import Advice, lint
-from agent_magic.forecast.loads import LOADS, loads_frame, places_words, under_load, verdict_on
+from agent_magic.forecast.estimate.value import LOADS, loads_frame, places_words, under_load, verdict_on
 from agent_magic.live.ahead import statuses
 from agent_magic.measure.plans import todo_frame, todo_markdown
 from agent_magic.notebook.command import NAMES, OF_PLAN, CommandContext, Verb, argument, one_of, path_of

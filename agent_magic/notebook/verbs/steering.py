@@ -14,7 +14,7 @@ from agent_magic.declare.units import plural
 from agent_magic.engine.calls import Verdict
 from agent_magic.errors import DeclarationError, UnknownAgent
 from agent_magic.live.ahead import ANY_TIMEOUT_S, is_rejected, unbought
-from agent_magic.live.earlier import Earlier
+from agent_magic.live.answer_cache import Earlier
 from agent_magic.live.people import NOTHING, settle
 from agent_magic.notebook.command import EDIT, NAME, NAMES, CommandContext, Parser, Verb, argument
 from agent_magic.notebook.front_end import note, put_cell, say

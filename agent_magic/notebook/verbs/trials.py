@@ -17,8 +17,8 @@ from agent_magic.declare.units import plural, times
 from agent_magic.engine.policy import Policy
 from agent_magic.errors import did_you_mean
 from agent_magic.forecast.advice.advice import SITUATIONS
-from agent_magic.forecast.pilot import pilot_agents
-from agent_magic.forecast.sweep import make_sweep
+from agent_magic.forecast.calibration import make_sweep
+from agent_magic.forecast.estimate.value import pilot_agents
 from agent_magic.measure.judge import Judge, judge
 from agent_magic.measure.trial import settings_of
 from agent_magic.notebook.command import CommandContext, Verb, argument
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from agent_magic.api import Run
     from agent_magic.api.applying import Applied
     from agent_magic.forecast.advice.advice import Advice
-    from agent_magic.forecast.sweep import Sweep
+    from agent_magic.forecast.calibration import Sweep
     from agent_magic.measure.trial import Trial
 
 

@@ -14,9 +14,8 @@ from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unr
 from agent_magic.providers.anthropic.errors import STATUS_OF_TYPE, AsCallErrors
 from agent_magic.providers.anthropic.stream import answer_of, fields_of
 from agent_magic.providers.base import BatchItem, BatchState
-from agent_magic.providers.http.failures import excerpt
-from agent_magic.providers.http.responses import SIMULATED_HEADER, is_worth_repeating, retry_after_s
-from agent_magic.providers.http.transport import bounding_errors
+from agent_magic.providers.responses import SIMULATED_HEADER, excerpt, is_worth_repeating, retry_after_s
+from agent_magic.providers.transport import bounding_errors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence

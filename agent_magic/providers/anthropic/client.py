@@ -38,9 +38,8 @@ from agent_magic.providers.anthropic.models import DEFAULT_URL, MODELS, server_t
 from agent_magic.providers.anthropic.stream import collect, counted, named_stream, plain
 from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.providers.capabilities import SchemaWatch
-from agent_magic.providers.http.failures import ENVIRONMENT_KEYS, excerpt
-from agent_magic.providers.http.responses import with_options
-from agent_magic.providers.http.transport import (
+from agent_magic.providers.responses import ENVIRONMENT_KEYS, excerpt, with_options
+from agent_magic.providers.transport import (
     Hidden,
     PerLoop,
     bounding_errors,
@@ -114,7 +113,9 @@ class Claude(Provider):
         endpoint: str | None = None,
         own_models: bool | None = None,
     ) -> None:
-        _check_client(client)
+        create = getattr(getattr(client, "messages", None), "create", None)
+        if client is not None and (create is None or not inspect.iscoroutinefunction(inspect.unwrap(create))):
+            raise AgentMagicError(f"client={type(client).__name__!r} cannot answer. {_instead_of(client, create)}")
         if client is not None and (api_key is not None or base_url is not None):
             raise DeclarationError("Give either client= or api_key= and base_url=.", hint="A client has its own.")
         if base_url is not None:
@@ -377,13 +378,6 @@ def as_provider(client: Provider | AsyncAnthropic | None) -> Provider:
             return client
         raise AgentMagicError(f"client={type(client).__name__!r} is not a whole Provider: inherit from Provider.")
     return Claude(client=cast("AsyncAnthropic", client))
-
-
-def _check_client(client: object) -> None:
-    """Raise `AgentMagicError` for a wrong client, named by its kind: a text may be a key."""
-    create = getattr(getattr(client, "messages", None), "create", None)
-    if client is not None and (create is None or not inspect.iscoroutinefunction(inspect.unwrap(create))):
-        raise AgentMagicError(f"client={type(client).__name__!r} cannot answer. {_instead_of(client, create)}")
 
 
 def _instead_of(client: object, create: object) -> str:

@@ -13,23 +13,21 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_magic.engine.pacing.limits import Reading
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreachable, Unreadable
-from agent_magic.providers.http.failures import (
+from agent_magic.providers.responses import (
+    SIMULATED_HEADER,
     excerpt,
+    headers_of,
     hide,
+    is_worth_repeating,
     no_connection,
+    number_of,
     of_aiohttp,
+    retry_after_s,
     root_of,
     says_too_long,
+    should_retry,
     unreadable,
     was_sent,
-)
-from agent_magic.providers.http.responses import (
-    SIMULATED_HEADER,
-    headers_of,
-    is_worth_repeating,
-    number_of,
-    retry_after_s,
-    should_retry,
 )
 
 if TYPE_CHECKING:

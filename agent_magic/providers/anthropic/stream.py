@@ -23,8 +23,7 @@ from agent_magic.declare.values import sendable
 from agent_magic.errors import Truncated, Unreadable
 from agent_magic.providers.anthropic.errors import note_response, raised_by_sdk
 from agent_magic.providers.base import Stream
-from agent_magic.providers.http.failures import excerpt, word
-from agent_magic.providers.http.responses import bounded, is_json, naming_encoding
+from agent_magic.providers.responses import bounded, excerpt, is_json, naming_encoding, word
 from agent_magic.record.answer import CUT, PAUSED, TOOL_USE, TURNS, Answer, Citation, Usage
 from agent_magic.record.results import REFUSED
 

@@ -36,9 +36,15 @@ from agent_magic.providers.chat.errors import (
     read_headers,
 )
 from agent_magic.providers.chat.stream import ErrorInside, collect
-from agent_magic.providers.http.failures import hide, no_connection
-from agent_magic.providers.http.responses import SIMULATED_HEADER, bounded, headers_of, with_options
-from agent_magic.providers.http.transport import (
+from agent_magic.providers.responses import (
+    SIMULATED_HEADER,
+    bounded,
+    headers_of,
+    hide,
+    no_connection,
+    with_options,
+)
+from agent_magic.providers.transport import (
     Hidden,
     PerLoop,
     check_key,

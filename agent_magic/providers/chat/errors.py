@@ -13,8 +13,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.engine.pacing.limits import Reading
 from agent_magic.errors import CallError, Overloaded, RateLimited, Refused, Rejected, Unreachable
-from agent_magic.providers.http.failures import excerpt, of_aiohttp, root_of, says_too_long, unreadable
-from agent_magic.providers.http.responses import is_worth_repeating, number_of, retry_after_s, should_retry
+from agent_magic.providers.responses import (
+    excerpt,
+    is_worth_repeating,
+    number_of,
+    of_aiohttp,
+    retry_after_s,
+    root_of,
+    says_too_long,
+    should_retry,
+    unreadable,
+)
 from agent_magic.record.answer import CHARS_PER_TOKEN
 
 if TYPE_CHECKING:

@@ -23,8 +23,7 @@ from agent_magic.declare.signature import as_input
 from agent_magic.declare.values import sendable
 from agent_magic.errors import Overloaded, Truncated, Unreadable
 from agent_magic.providers.chat.errors import raised_by_transport
-from agent_magic.providers.http.failures import excerpt, word
-from agent_magic.providers.http.responses import bounded, naming_encoding, read_json
+from agent_magic.providers.responses import bounded, excerpt, naming_encoding, read_json, word
 from agent_magic.record.answer import TOOL_USE, Answer, Usage
 
 if TYPE_CHECKING:
@@ -87,20 +86,17 @@ async def _read(response: Response, kind: str, completion: Completion, stream: S
     if kind == PAGE:
         raise Unreadable("A web page came in place of an answer. Check base_url.")
     if kind == "application/json" or kind.endswith("+json"):
-        _read_whole(await read_json(response.aiter_bytes()), kind, completion, stream)
+        body = await read_json(response.aiter_bytes())
+        found = json.loads(body.decode("utf-8", "replace"))
+        if not (isinstance(found, dict) and cast("Json", found).get("choices")):
+            if _error_in(found):
+                raise ErrorInside(found)
+            raise Unreadable(f"Expected an event stream, got {kind}: {excerpt(body.decode('utf-8', 'replace'))!r}.")
+        completion.see(cast("Json", found), stream)
         return
     await _read_events(events_of(bounded(response.aiter_bytes())), completion, stream)
     if not completion.begun and kind != "text/event-stream":  # such a one was cut before its first event
         raise Unreadable(f"Expected an event stream, got {excerpt(kind) or 'no content type'} without events.")
-
-
-def _read_whole(body: bytes, kind: str, completion: Completion, stream: Stream) -> None:
-    found = json.loads(body.decode("utf-8", "replace"))
-    if not (isinstance(found, dict) and cast("Json", found).get("choices")):
-        if _error_in(found):
-            raise ErrorInside(found)
-        raise Unreadable(f"Expected an event stream, got {kind}: {excerpt(body.decode('utf-8', 'replace'))!r}.")
-    completion.see(cast("Json", found), stream)
 
 
 async def _read_events(events: AsyncIterator[Event], completion: Completion, stream: Stream) -> None:

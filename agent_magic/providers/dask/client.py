@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from agent_magic.declare.content import TokenRule
     from agent_magic.engine.admission.key import Key
     from agent_magic.providers.base import Capabilities, Stream
+    from agent_magic.providers.dask.cluster import Autoscale
     from agent_magic.providers.dask.fleet import Link
-    from agent_magic.providers.dask.scaling import Autoscale
     from agent_magic.record.answer import Answer
     from agent_magic.record.prices import TokenPrice
     from agent_magic.record.request import Request

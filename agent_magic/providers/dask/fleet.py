@@ -11,9 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agent_magic.errors import AgentMagicError, Overloaded, Unreachable, Unreadable
-from agent_magic.providers.dask.serving import end
-from agent_magic.providers.dask.wire import (
+from agent_magic.providers.dask.serving import (
     WIRE,
+    end,
     error_in,
     readings_in,
     request_out,
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
 
     from agent_magic.providers.base import Stream
-    from agent_magic.providers.dask.scaling import Autoscale
-    from agent_magic.providers.dask.wire import Channel, Message
+    from agent_magic.providers.dask.cluster import Autoscale
+    from agent_magic.providers.dask.serving import Channel, Message
     from agent_magic.record.request import Request
 
 

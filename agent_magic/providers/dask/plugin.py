@@ -13,8 +13,7 @@ from typing import Any
 from distributed import SchedulerPlugin, Status, WorkerPlugin
 
 from agent_magic.providers.anthropic.client import Claude
-from agent_magic.providers.dask.serving import serve
-from agent_magic.providers.dask.wire import ANCHOR, OPERATION
+from agent_magic.providers.dask.serving import ANCHOR, OPERATION, serve
 
 
 class Serves(WorkerPlugin):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from agent_magic.engine.alerts import Episode
-    from agent_magic.live.vitals import Sample
+    from agent_magic.live.monitor import Sample
     from agent_magic.record.results import RunRecord
     from agent_magic.show.charts.chart import Chart
     from agent_magic.show.charts.marks import Mark

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary
 
 from agent_magic.errors import DeclarationError
 from agent_magic.machine import in_browser
-from agent_magic.providers.http.failures import of_aiohttp
+from agent_magic.providers.responses import of_aiohttp
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator

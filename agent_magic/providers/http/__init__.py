@@ -1,1 +1,0 @@
-"""Shared by providers over HTTP: addresses and keys, the transport, headers, and the words of errors."""
