@@ -19,8 +19,8 @@ from typing import Any
 import anthropic
 
 from agent_magic.api import Agent, Plan, Policy, Session
-from agent_magic.engine.admission.key import Key
-from agent_magic.engine.admission.room import Hold
+from agent_magic.engine.admission.pool import Key
+from agent_magic.engine.contract import Hold
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.errors import CallError, RateLimited
 from agent_magic.providers.anthropic.client import Claude, body

@@ -17,8 +17,8 @@ from functools import partial
 from random import Random
 from typing import Literal, Protocol
 
-from agent_magic.engine.admission.key import Key
-from agent_magic.engine.admission.room import Hold
+from agent_magic.engine.admission.pool import Key
+from agent_magic.engine.contract import Hold
 from agent_magic.engine.pacing.class_pacer import Ticket
 from agent_magic.engine.pacing.pacer import Pacer
 from agent_magic.engine.retry import FIRST_BACKOFF_S

@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.api.asking import asker_of
 from agent_magic.api.choosing import as_asked, with_models
 from agent_magic.api.run import Run
-from agent_magic.api.running import drive, driver_of, run_plan
+from agent_magic.api.running import asker_of, drive, driver_of, run_plan
 from agent_magic.api.session import check_loop, session_of
 from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.cells import to_cell, values_note

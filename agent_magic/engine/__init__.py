@@ -76,13 +76,11 @@ if TYPE_CHECKING:
     from agent_magic.engine.admission.breaker import Fault
     from agent_magic.engine.admission.budget import Budget, Worst
     from agent_magic.engine.admission.gate import Gate
-    from agent_magic.engine.admission.key import Key
-    from agent_magic.engine.admission.pool import Pool
+    from agent_magic.engine.admission.pool import Key, Pool
     from agent_magic.engine.admission.prefix import Prefixes
-    from agent_magic.engine.admission.room import Hold, Need
     from agent_magic.engine.calls import Call
     from agent_magic.engine.conductor import Conductor
-    from agent_magic.engine.contract import Abort, Backoff, Done, Outcome, Send, Skipped, WakeAt
+    from agent_magic.engine.contract import Abort, Backoff, Done, Hold, Need, Outcome, Send, Skipped, WakeAt
     from agent_magic.engine.expected import kinds_of
     from agent_magic.engine.pacing.class_pacer import Ticket
     from agent_magic.engine.pacing.limits import Reading, Readings
@@ -103,9 +101,9 @@ __getattr__ = lazy_names(
         "Failure": "agent_magic.engine.retry",
         "Fault": "agent_magic.engine.admission.breaker",
         "Gate": "agent_magic.engine.admission.gate",
-        "Hold": "agent_magic.engine.admission.room",
-        "Key": "agent_magic.engine.admission.key",
-        "Need": "agent_magic.engine.admission.room",
+        "Hold": "agent_magic.engine.contract",
+        "Key": "agent_magic.engine.admission.pool",
+        "Need": "agent_magic.engine.contract",
         "Outcome": "agent_magic.engine.contract",
         "Pacer": "agent_magic.engine.pacing.pacer",
         "Pool": "agent_magic.engine.admission.pool",

@@ -17,10 +17,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.engine.admission.room import FOREVER, Hold, Never
 from agent_magic.engine.calls import Holding, Resources
 from agent_magic.engine.candidates import SUCCEEDED, End
-from agent_magic.engine.contract import NO_STEPS, Abort, Backoff, Decision, Done, Reopened, Send, Skipped, Take, WakeAt
+from agent_magic.engine.contract import (
+    FOREVER,
+    NO_STEPS,
+    Abort,
+    Backoff,
+    Decision,
+    Done,
+    Hold,
+    Never,
+    Reopened,
+    Send,
+    Skipped,
+    Take,
+    WakeAt,
+)
 from agent_magic.engine.identical import IDENTICAL
 from agent_magic.engine.queues import Order, Queues, barrier_of
 from agent_magic.engine.retry import Slots, Tries
@@ -49,9 +62,8 @@ if TYPE_CHECKING:
     from agent_magic.declare.dag import Dag
     from agent_magic.declare.flow import Left
     from agent_magic.declare.resources import Held
-    from agent_magic.engine.admission.room import Room
     from agent_magic.engine.candidates import Candidates
-    from agent_magic.engine.contract import Choices
+    from agent_magic.engine.contract import Choices, Room
     from agent_magic.engine.identical import Identical
     from agent_magic.engine.policy import Batching, Policy
     from agent_magic.engine.retry import Failure

@@ -17,8 +17,8 @@ from agent_magic.declare.resources import held_beside
 from agent_magic.declare.template import ANSWER, condition_of, holds
 from agent_magic.engine.admission.budget import NOTHING, Worst
 from agent_magic.engine.admission.prefix import context_tokens, shared_prefixes
-from agent_magic.engine.admission.room import Need
 from agent_magic.engine.calls import Wanted
+from agent_magic.engine.contract import Need
 from agent_magic.engine.policy import batching_of
 from agent_magic.errors import AgentMagicError, Capped, DeclarationError, Escalated, InvalidAnswer, Refused
 from agent_magic.record.answer import CHARS_PER_TOKEN, CUT, PAUSED, TOOL_USE, TURNS, Usage

@@ -59,8 +59,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.dag import Dag
     from agent_magic.engine.admission.breaker import Blame
-    from agent_magic.engine.admission.key import Key
-    from agent_magic.engine.admission.pool import Pool
+    from agent_magic.engine.admission.pool import Key, Pool
     from agent_magic.engine.calls import Verdict
     from agent_magic.engine.contract import Outcome, Requests
     from agent_magic.engine.pacing.limits import Readings

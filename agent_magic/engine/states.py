@@ -5,7 +5,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
-from agent_magic.engine.admission.room import FOREVER
+from agent_magic.engine.contract import FOREVER
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping

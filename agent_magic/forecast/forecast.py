@@ -14,7 +14,7 @@ from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.dag import Dag, build_dag
 from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.units import plural, seconds
-from agent_magic.engine.admission.key import Key
+from agent_magic.engine.admission.pool import Key
 from agent_magic.engine.pacing.pacer import Endpoints, Pacer, Router, as_route
 from agent_magic.engine.policy import batching_of
 from agent_magic.engine.requests import timeouts_of

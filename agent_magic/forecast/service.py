@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from agent_magic.declare.resources import held_beside
 from agent_magic.engine.admission.budget import Worst
 from agent_magic.engine.admission.prefix import Prefixes, paying_groups, prefix_of, with_lives
-from agent_magic.engine.admission.room import Need
 from agent_magic.engine.calls import Result, Wanted
-from agent_magic.engine.contract import Outcome, WithoutCalls
+from agent_magic.engine.contract import Need, Outcome, WithoutCalls
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.engine.policy import BATCH_S, batching_of
 from agent_magic.engine.requests import LONGEST_TOKEN, OVERHEAD_TOKENS
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.flow import Flow, Left
     from agent_magic.declare.plan import Plan
-    from agent_magic.engine.admission.key import Key
+    from agent_magic.engine.admission.pool import Key
     from agent_magic.engine.calls import Call
     from agent_magic.engine.contract import Choices
     from agent_magic.engine.pacing.limits import Readings

@@ -40,7 +40,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from agent_magic.declare.signature import defined, is_async, name_of
-from agent_magic.declare.tool_result import ToolResult, error_text, result_text
+from agent_magic.declare.tool import ToolResult, error_text, result_text
 from agent_magic.declare.user_code import hint_of, reason_of, run_user_code, trace_of
 from agent_magic.errors import AgentMagicError, DeclarationError, Unreachable
 from agent_magic.live.saving import Saves

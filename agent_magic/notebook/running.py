@@ -15,7 +15,7 @@ from IPython.core.getipython import get_ipython  # pyright: ignore[reportUnknown
 
 from agent_magic.api import Run, start
 from agent_magic.api.applying import editable
-from agent_magic.api.asking import TerminalAsker
+from agent_magic.api.running import TerminalAsker
 from agent_magic.declare.units import seconds
 from agent_magic.errors import AgentMagicError, CassetteError, NotConnected, ReplayMiss
 from agent_magic.forecast.remaining import remaining

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent_magic.engine.admission.key import Key
+from agent_magic.engine.admission.pool import Key
 from agent_magic.engine.pacing.limits import Reading
 from agent_magic.lazy_names import lazy_names
 from agent_magic.providers.base import Capabilities, Provider, Stream

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from agent_magic.declare.content import TokenRule
-    from agent_magic.engine.admission.key import Key
+    from agent_magic.engine.admission.pool import Key
     from agent_magic.engine.pacing.limits import Readings
     from agent_magic.engine.pacing.pacer import Endpoints
     from agent_magic.errors import CallError

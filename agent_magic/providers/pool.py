@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.validation import check_positive, check_word, must_be
-from agent_magic.engine.admission.key import REFUSED
+from agent_magic.engine.admission.pool import REFUSED
 from agent_magic.engine.pacing.pacer import Endpoints, Route, as_route
 from agent_magic.errors import CallError, DeclarationError, LeftOut, NotConnected, RateLimited, Rejected, shown_value
 from agent_magic.providers.base import EVERYTHING, Provider

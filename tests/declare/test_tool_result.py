@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 from pydantic import BaseModel
 
-from agent_magic.declare.tool_result import MOST_CHARS, result_text
+from agent_magic.declare.tool import MOST_CHARS, result_text
 
 
 class Kind(enum.Enum):

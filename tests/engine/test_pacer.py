@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from agent_magic import Limits
 from agent_magic.engine import Hold, Pacer, Reading, Readings, Ticket
-from agent_magic.engine.admission.key import PATIENCE_S
+from agent_magic.engine.admission.pool import PATIENCE_S
 from agent_magic.engine.pacing.class_pacer import LATE_S, MOST_UNSAID_S
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.engine.pacing.window import DOUBLE_S, FIRST_WINDOW

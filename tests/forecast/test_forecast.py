@@ -18,7 +18,7 @@ from agent_magic import Agent, Policy, TokenPrice
 from agent_magic.api import Run
 from agent_magic.declare import Plan
 from agent_magic.engine import Key, Pacer
-from agent_magic.engine.admission.key import PATIENCE_S
+from agent_magic.engine.admission.pool import PATIENCE_S
 from agent_magic.errors import DeclarationError, Overloaded, UnknownAgent
 from agent_magic.forecast import Forecaster, Scenario
 from agent_magic.live import Earlier

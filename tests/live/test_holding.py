@@ -96,7 +96,7 @@ def test_dollars_a_minute_are_kept():
 
 def test_a_refusal_of_the_key_costs_one_call_whatever_the_concurrency(monkeypatch):
     """F08: twenty agents leave at once, the key is wrong: one call, and all the others say why they were not sent."""
-    monkeypatch.setattr("agent_magic.engine.admission.key.PATIENCE_S", 60.0)  # a slow machine answers late
+    monkeypatch.setattr("agent_magic.engine.admission.pool.PATIENCE_S", 60.0)  # a slow machine answers late
 
     async def work():
         async with serving(REFUSED) as server:

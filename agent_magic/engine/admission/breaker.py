@@ -19,7 +19,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from agent_magic.declare.units import dollars, seconds
-from agent_magic.engine.admission.room import Hold, Never
+from agent_magic.engine.contract import Hold, Never
 
 if TYPE_CHECKING:
     from agent_magic.engine.admission.budget import Worst

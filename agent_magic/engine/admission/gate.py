@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.units import seconds
-from agent_magic.engine.admission.room import FOREVER, Hold, Never
+from agent_magic.engine.contract import FOREVER, Hold, Never
 from agent_magic.engine.pacing.limits import NO_READINGS
 
 if TYPE_CHECKING:
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
     from agent_magic.engine.admission.breaker import Blame, Breakers
     from agent_magic.engine.admission.budget import Budget, Worst
-    from agent_magic.engine.admission.key import Key
-    from agent_magic.engine.admission.pool import Seat
+    from agent_magic.engine.admission.pool import Key, Seat
     from agent_magic.engine.admission.prefix import Prefixes
-    from agent_magic.engine.admission.room import Need
+    from agent_magic.engine.contract import Need
     from agent_magic.engine.expected import Pressure
     from agent_magic.engine.pacing.class_pacer import LimitUse, Ticket
     from agent_magic.engine.pacing.limits import Readings

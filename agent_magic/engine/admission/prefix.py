@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.declare.content import tokens_of
-from agent_magic.engine.admission.room import Hold
+from agent_magic.engine.contract import Hold
 from agent_magic.engine.queues import turns_of
 from agent_magic.record.answer import CHARS_PER_TOKEN
 

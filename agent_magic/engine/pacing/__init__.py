@@ -24,14 +24,14 @@ nothing of our own limits. (Source: the vendor's page on rate limits.)
 * *What others use* with the same key (`bucket`). What goes missing without explanation, smoothed, is taken from the
   expected refill, up to half of the limit, or two pacers would starve each other. Kernels that tell each other divide
   the limit (`share`).
-* *How long answers are* (`output`). Expectations are corrected by what answers used. By Little's law as much
+* *How long answers are* (`bucket`). Expectations are corrected by what answers used. By Little's law as much
   output may be under way as flows in while it is.
 * *An unannounced limit* (`window`). One request, as through a half-open circuit breaker, until a reply begins or half a
   second has passed; then slow start by time, since refusals come at once and silence is good news. What passes between
   two refusals is what flows in: the inferred limit. From then on it is a bucket like any other, and is probed.
 * *How many may run at once* (`concurrency`), if a server refuses more and says nothing. It refuses with the full number
   under way, at any rate; a limit of a rate refuses at any number. Log odds of the two are kept.
-* *How many in a minute* (`minute`), if a small gateway counts them and says nothing. It admits the number at any pace,
+* *How many in a minute* (`window`), if a small gateway counts them and says nothing. It admits the number at any pace,
   then none until its minute is over, while a bucket would soon admit the next one. Believed, no more are sent within
   any minute: right whenever its minutes begin.
 * *Refusals without a limit* (`window`): of a proxy, or injected. They come at any load; a limit refuses nothing while

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agent_magic.engine.admission.room import Hold
-from agent_magic.engine.pacing.bucket import Bucket
+from agent_magic.engine.contract import Hold
+from agent_magic.engine.pacing.bucket import Bucket, Output, Ratio
 from agent_magic.engine.pacing.concurrency import SILENT_S, Concurrency
 from agent_magic.engine.pacing.limits import KINDS, Limits
-from agent_magic.engine.pacing.minute import Minute
-from agent_magic.engine.pacing.output import Output, Ratio
 from agent_magic.engine.pacing.share import Demand, Share
-from agent_magic.engine.pacing.window import Window
+from agent_magic.engine.pacing.window import Minute, Window
 from agent_magic.record.terms import Ceiling, Learned
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from agent_magic.engine.admission.room import Hold
-from agent_magic.engine.pacing.output import Ratio
+from agent_magic.engine.contract import Hold
+from agent_magic.engine.pacing.bucket import Ratio
 
 AGREES: Final = math.log(0.9 / 0.1)
 """Log odds of a refusal with the full number under way. Such a server refuses it nearly always; one with a rate limit

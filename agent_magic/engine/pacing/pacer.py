@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast
 
 from agent_magic.declare.validation import check_word
 from agent_magic.engine.admission.breaker import ErrorBreaker
-from agent_magic.engine.admission.room import Hold
+from agent_magic.engine.contract import Hold
 from agent_magic.engine.pacing.bucket import LimitSource
 from agent_magic.engine.pacing.class_pacer import ClassPacer, Ticket
 from agent_magic.engine.pacing.limits import KINDS, NO_READINGS, Limits

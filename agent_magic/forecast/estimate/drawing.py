@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from agent_magic.declare.each import group_of
 from agent_magic.declare.step import cascade_of
 from agent_magic.declare.units import plural
-from agent_magic.engine.admission.key import Key
+from agent_magic.engine.admission.pool import Key
 from agent_magic.engine.admission.prefix import context_tokens
 from agent_magic.engine.expected import expected_work_s
 from agent_magic.engine.identical import sharers_ahead

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from agent_magic.declare.content import blocks_of
-from agent_magic.engine.admission.key import Key
+from agent_magic.engine.admission.pool import Key
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.errors import AgentMagicError, DeclarationError, NotConnected, Rejected
 from agent_magic.machine import in_browser

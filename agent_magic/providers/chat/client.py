@@ -21,7 +21,7 @@ from agent_magic.declare.content import blocks_of
 from agent_magic.declare.units import plural
 from agent_magic.declare.validation import listed, must_be
 from agent_magic.declare.values import sendable
-from agent_magic.engine.admission.key import Key
+from agent_magic.engine.admission.pool import Key
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.errors import CallError, DeclarationError
 from agent_magic.providers.base import Capabilities, Provider

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Container, Mapping, Sequence
 
     from agent_magic.declare.content import TokenRule
-    from agent_magic.engine.admission.key import Key
+    from agent_magic.engine.admission.pool import Key
     from agent_magic.providers.base import Capabilities, Stream
     from agent_magic.providers.dask.cluster import Autoscale
     from agent_magic.providers.dask.fleet import Link
