@@ -21,8 +21,7 @@ from jinja2 import Environment
 import agent_magic as am
 from agent_magic.declare.sandbox import Sandbox
 from agent_magic.errors import DeclarationError, RunFailed, UnknownAgent, Unreachable
-from agent_magic.providers.anthropic.client import as_provider
-from agent_magic.providers.base import Provider
+from agent_magic.providers import Provider, as_provider
 from agent_magic.simulator import child
 from tests.declare.examples import E2
 from tests.live.virtual import Reply, Scripted, drive

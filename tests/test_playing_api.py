@@ -122,7 +122,7 @@ def test_expected_seconds_follow_their_agents(taped):
 
 
 def _signed(line):
-    from agent_magic.record.cassette.reading import checked
+    from agent_magic.record import checked
 
     line.pop("check", None)
     return checked(line) if "run" in line else line

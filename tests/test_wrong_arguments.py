@@ -14,8 +14,7 @@ import pytest
 
 import agent_magic as am
 from agent_magic.errors import AgentMagicError, DeclarationError, PlanError, UnknownAgent
-from agent_magic.record import scan_text
-from agent_magic.record.secret_scan import not_allowed
+from agent_magic.record import not_allowed, scan_text
 from tests.live.virtual import Reply, Scripted, drive
 
 WRONG = (None, "", "nope", 5, -1, 1.5, float("nan"), float("inf"), True, [], {}, ["nope"], {"nope": 1}, {1: 2}, [None])

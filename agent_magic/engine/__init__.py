@@ -73,49 +73,88 @@ from typing import TYPE_CHECKING
 from agent_magic.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from agent_magic.engine.admission.breaker import Fault
+    from agent_magic.engine.admission.breaker import Blame, BurnBreaker, ErrorBreaker, Fault
     from agent_magic.engine.admission.budget import Budget, Worst
     from agent_magic.engine.admission.gate import Gate
-    from agent_magic.engine.admission.pool import Key, Pool
+    from agent_magic.engine.admission.pool import Key, Pool, Seat
     from agent_magic.engine.admission.prefix import Prefixes
-    from agent_magic.engine.calls import Call
+    from agent_magic.engine.alerts import episodes_of, rules_of
+    from agent_magic.engine.calls import Call, Resources, Result
     from agent_magic.engine.conductor import Conductor
-    from agent_magic.engine.contract import Abort, Backoff, Done, Hold, Need, Outcome, Send, Skipped, WakeAt
-    from agent_magic.engine.expected import kinds_of
+    from agent_magic.engine.contract import (
+        Abort,
+        Ask,
+        Backoff,
+        Begin,
+        Done,
+        Hold,
+        Need,
+        Outcome,
+        Reopened,
+        Send,
+        Skipped,
+        WakeAt,
+    )
+    from agent_magic.engine.expected import expected_work_s, kinds_of
+    from agent_magic.engine.health import Health
     from agent_magic.engine.pacing.class_pacer import Ticket
-    from agent_magic.engine.pacing.limits import Reading, Readings
+    from agent_magic.engine.pacing.limits import NO_READINGS, Reading, Readings
     from agent_magic.engine.pacing.pacer import Pacer
-    from agent_magic.engine.retry import Failure, failure_of
+    from agent_magic.engine.pacing.share import Share
+    from agent_magic.engine.policy import Schedule
+    from agent_magic.engine.queues import Order, Queues
+    from agent_magic.engine.requests import PlanRequests
+    from agent_magic.engine.retry import Failure, Slots, failure_of
     from agent_magic.engine.run import Engine
 
 __getattr__ = lazy_names(
     __name__,
     {
         "Abort": "agent_magic.engine.contract",
+        "Ask": "agent_magic.engine.contract",
         "Backoff": "agent_magic.engine.contract",
+        "Begin": "agent_magic.engine.contract",
+        "Blame": "agent_magic.engine.admission.breaker",
         "Budget": "agent_magic.engine.admission.budget",
+        "BurnBreaker": "agent_magic.engine.admission.breaker",
         "Call": "agent_magic.engine.calls",
         "Conductor": "agent_magic.engine.conductor",
         "Done": "agent_magic.engine.contract",
         "Engine": "agent_magic.engine.run",
+        "ErrorBreaker": "agent_magic.engine.admission.breaker",
         "Failure": "agent_magic.engine.retry",
         "Fault": "agent_magic.engine.admission.breaker",
         "Gate": "agent_magic.engine.admission.gate",
+        "Health": "agent_magic.engine.health",
         "Hold": "agent_magic.engine.contract",
         "Key": "agent_magic.engine.admission.pool",
+        "NO_READINGS": "agent_magic.engine.pacing.limits",
         "Need": "agent_magic.engine.contract",
+        "Order": "agent_magic.engine.queues",
         "Outcome": "agent_magic.engine.contract",
         "Pacer": "agent_magic.engine.pacing.pacer",
+        "PlanRequests": "agent_magic.engine.requests",
         "Pool": "agent_magic.engine.admission.pool",
         "Prefixes": "agent_magic.engine.admission.prefix",
+        "Queues": "agent_magic.engine.queues",
         "Reading": "agent_magic.engine.pacing.limits",
         "Readings": "agent_magic.engine.pacing.limits",
+        "Reopened": "agent_magic.engine.contract",
+        "Resources": "agent_magic.engine.calls",
+        "Result": "agent_magic.engine.calls",
+        "Schedule": "agent_magic.engine.policy",
+        "Seat": "agent_magic.engine.admission.pool",
         "Send": "agent_magic.engine.contract",
+        "Share": "agent_magic.engine.pacing.share",
         "Skipped": "agent_magic.engine.contract",
+        "Slots": "agent_magic.engine.retry",
         "Ticket": "agent_magic.engine.pacing.class_pacer",
         "WakeAt": "agent_magic.engine.contract",
         "Worst": "agent_magic.engine.admission.budget",
+        "episodes_of": "agent_magic.engine.alerts",
+        "expected_work_s": "agent_magic.engine.expected",
         "failure_of": "agent_magic.engine.retry",
         "kinds_of": "agent_magic.engine.expected",
+        "rules_of": "agent_magic.engine.alerts",
     },
 )

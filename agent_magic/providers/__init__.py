@@ -13,9 +13,15 @@ from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.request import Request
 
 if TYPE_CHECKING:
-    from agent_magic.providers.anthropic.models import limit_class
+    from agent_magic.providers.anthropic.batches import MessageBatches
+    from agent_magic.providers.anthropic.client import as_provider, body_text
+    from agent_magic.providers.anthropic.errors import read_headers
+    from agent_magic.providers.anthropic.models import MODELS, limit_class, min_cacheable_tokens
     from agent_magic.providers.base import EVERYTHING
+    from agent_magic.providers.capabilities import check_request
     from agent_magic.providers.dask.client import Dask
+    from agent_magic.providers.dask.fleet import Fleet
+    from agent_magic.providers.dask.serving import serve
     from agent_magic.providers.pool import Pool
     from agent_magic.providers.recorded import Deck, Nobody
     from agent_magic.providers.responses import retry_after_s
@@ -26,9 +32,18 @@ __getattr__ = lazy_names(
         "Dask": "agent_magic.providers.dask.client",
         "Deck": "agent_magic.providers.recorded",
         "EVERYTHING": "agent_magic.providers.base",
+        "Fleet": "agent_magic.providers.dask.fleet",
+        "MODELS": "agent_magic.providers.anthropic.models",
+        "MessageBatches": "agent_magic.providers.anthropic.batches",
         "Nobody": "agent_magic.providers.recorded",
         "Pool": "agent_magic.providers.pool",
+        "as_provider": "agent_magic.providers.anthropic.client",
+        "body_text": "agent_magic.providers.anthropic.client",
+        "check_request": "agent_magic.providers.capabilities",
         "limit_class": "agent_magic.providers.anthropic.models",
+        "min_cacheable_tokens": "agent_magic.providers.anthropic.models",
+        "read_headers": "agent_magic.providers.anthropic.errors",
         "retry_after_s": "agent_magic.providers.responses",
+        "serve": "agent_magic.providers.dask.serving",
     },
 )

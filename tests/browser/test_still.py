@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from playwright.sync_api import sync_playwright
 
-from agent_magic.show import INKS, picture, run_timeline
-from agent_magic.show.theme import Ground, Theme
+from agent_magic.show import INKS, Theme, picture, run_timeline
+from agent_magic.show.theme import Ground
 from tests.lab import FLAGS
 from tests.show.story import business_plan, business_run, finished_run, layered_plan
 

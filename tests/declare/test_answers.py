@@ -13,9 +13,8 @@ from pydantic import BaseModel
 
 from agent_magic import Agent
 from agent_magic.api import Plan
-from agent_magic.declare import Fields, Returns
-from agent_magic.declare.answers.reading import Items, read
-from agent_magic.declare.each import Answers
+from agent_magic.declare import Answers, Fields, Items, Returns
+from agent_magic.declare.answers.reading import read
 from agent_magic.errors import InvalidAnswer, UndefinedField
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 
 import agent_magic as am
 from agent_magic import roles
-from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
+from agent_magic.declare import DEFAULT_MAX_TOKENS
 from agent_magic.errors import PlanError
 from tests.declare.examples import E2
 from tests.record.histories import random_plans

@@ -8,10 +8,8 @@ import pytest
 
 from agent_magic import Agent
 from agent_magic.api import Plan
-from agent_magic.declare import to_cell
-from agent_magic.declare.answers.returns import look_up
-from agent_magic.declare.cells import options_text, sections_of
-from agent_magic.declare.coordinator import PRESETS
+from agent_magic.declare import PRESETS, look_up, options_text, to_cell
+from agent_magic.declare.cells import sections_of
 from agent_magic.declare.declared import declared
 from agent_magic.errors import DeclarationError, PlanError
 

@@ -24,9 +24,9 @@ from pydantic import (
 )
 from typing_extensions import TypedDict
 
-from agent_magic.declare import Returns
+from agent_magic.declare import Returns, brief
 from agent_magic.declare.answers.reading import as_json, as_written
-from agent_magic.declare.answers.schema import IN_WORDS, brief, is_wrapper
+from agent_magic.declare.answers.schema import IN_WORDS, is_wrapper
 from agent_magic.errors import DeclarationError, InvalidAnswer
 from agent_magic.simulator.tools import check_schema
 

@@ -18,8 +18,8 @@ from PIL import Image
 
 from agent_magic import Agent, Context, image, pdf, text_file
 from agent_magic.api import Plan as ApiPlan
-from agent_magic.declare import Attachment, Plan, one_agent
-from agent_magic.declare.content import TokenRule, blocks_of
+from agent_magic.declare import Attachment, Plan, TokenRule, one_agent
+from agent_magic.declare.content import blocks_of
 from agent_magic.declare.values import as_attachment
 from agent_magic.errors import AgentMagicError, DeclarationError
 from tests.pdfs import pages

@@ -17,7 +17,7 @@ from agent_magic.declare import to_cell
 from agent_magic.declare.declared import declared
 from agent_magic.declare.grouping import taken_apart
 from agent_magic.errors import DeclarationError, InvalidAnswer, PlanError, UndefinedField
-from agent_magic.notebook.declaring import read_agents
+from agent_magic.notebook import read_agents
 
 ROWS = ["red", "green", "blue", "grey", "pink"]
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic import Agent, Task
-from agent_magic.declare.cells import options_text
+from agent_magic.declare import options_text
 from agent_magic.declare.declared import CHANGED, with_changes
 from agent_magic.declare.options import AGENT, SENT, TASK, escaped, flag_of, options_of, unescaped
 from agent_magic.errors import DeclarationError

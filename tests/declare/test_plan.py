@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magic import Agent
-from agent_magic.declare import Plan, build_dag
-from agent_magic.declare.edges import Edge, PlanWarning
+from agent_magic.declare import Plan, PlanWarning, build_dag
+from agent_magic.declare.edges import Edge
 from agent_magic.errors import Cycle, DeclarationError, DuplicateAgent, PlanError, UndefinedVariable, UnknownAgent
 from tests.declare.examples import E1, E2, E3, E5, E6
 

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magic import Agent, roles
-from agent_magic.declare import Plan, plan_from_dict, plan_to_dict
-from agent_magic.declare.edges import PlanWarning
+from agent_magic.declare import Plan, PlanWarning, plan_from_dict, plan_to_dict
 from agent_magic.declare.plan_json import plan_from_json
 from agent_magic.errors import AgentMagicError, Cycle, PlanError, UnknownAgent
 from tests.declare.examples import E2

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agent_magic import Agent, Task, resource, tool
-from agent_magic.declare import Plan, plan_from_dict, plan_to_dict
-from agent_magic.declare.resources import Held, held_by, overlap
-from agent_magic.engine.calls import Resources
+from agent_magic.declare import Held, Plan, plan_from_dict, plan_to_dict
+from agent_magic.declare.resources import held_by, overlap
+from agent_magic.engine import Resources
 from agent_magic.errors import DeclarationError, PlanError
 
 READ = float("inf")

@@ -21,18 +21,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model, fi
 
 from agent_magic import Agent
 from agent_magic.api import Plan
-from agent_magic.declare import Fields, Returns
+from agent_magic.declare import Fields, Returns, brief, look_up
 from agent_magic.declare.answers.reading import as_json, plain
-from agent_magic.declare.answers.returns import Check, look_up
-from agent_magic.declare.answers.schema import (
-    MOST_OPTIONAL,
-    MOST_UNIONS,
-    brief,
-    narrow,
-    schema_of,
-    typical_chars,
-    words_of,
-)
+from agent_magic.declare.answers.returns import Check
+from agent_magic.declare.answers.schema import MOST_OPTIONAL, MOST_UNIONS, narrow, schema_of, typical_chars, words_of
 from agent_magic.errors import DeclarationError, InvalidAnswer
 from agent_magic.simulator.tools import check_schema
 

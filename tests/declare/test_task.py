@@ -14,9 +14,8 @@ import pytest
 from pydantic import BaseModel
 
 from agent_magic import Task, task
-from agent_magic.declare import Fields
+from agent_magic.declare import Fields, Items
 from agent_magic.declare import task as tasks
-from agent_magic.declare.answers.reading import Items
 from agent_magic.declare.each import groups_of
 from agent_magic.declare.expansion import expand
 from agent_magic.errors import DeclarationError, InvalidArguments

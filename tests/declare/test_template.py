@@ -17,7 +17,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from jinja2 import TemplateSyntaxError
 
-from agent_magic.declare.each import Answers
+from agent_magic.declare import Answers
 from agent_magic.declare.template import Template, _render
 from agent_magic.declare.values import RenderError, Row, as_item, as_text, sendable, value_notes
 from agent_magic.errors import DeclarationError

@@ -13,7 +13,8 @@ import pytest
 import scipy.sparse
 from pydantic import BaseModel
 
-from agent_magic.declare.tool import MOST_CHARS, result_text
+from agent_magic.declare import result_text
+from agent_magic.declare.tool import MOST_CHARS
 
 
 class Kind(enum.Enum):

@@ -50,7 +50,7 @@ from pydantic import BaseModel, ConfigDict
 
 import agent_magic as am
 from agent_magic import Context
-from agent_magic.declare.tool import result_text
+from agent_magic.declare import result_text
 from agent_magic.declare.values import (
     as_json,
     as_text,

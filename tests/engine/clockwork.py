@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent_magic import Policy
-from agent_magic.engine import Abort, Backoff, Conductor, Done, Failure, Send, Skipped, WakeAt
-from agent_magic.engine.contract import Reopened
+from agent_magic.engine import Abort, Backoff, Conductor, Done, Failure, Reopened, Send, Skipped, WakeAt
 from agent_magic.record import AgentEnded, AgentReady
 
 LONG_S = 1e9

@@ -11,7 +11,8 @@ import pytest
 
 import agent_magic as am
 from agent_magic import TokenPrice
-from agent_magic.engine.alerts import DEFAULT_RULES, RECENT, AlertWatch, Episode, Rule, episodes_of, rules_of
+from agent_magic.engine import episodes_of, rules_of
+from agent_magic.engine.alerts import DEFAULT_RULES, RECENT, AlertWatch, Episode, Rule
 from agent_magic.errors import DeclarationError, Overloaded
 from agent_magic.measure.frames import ALERTS
 from agent_magic.record import Prices

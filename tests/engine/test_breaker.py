@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.engine import Fault, Hold, Worst
-from agent_magic.engine.admission.breaker import HANDFUL, PATIENCE_S, UNREACHED_S, Blame, BurnBreaker, ErrorBreaker
+from agent_magic.engine import Blame, BurnBreaker, ErrorBreaker, Fault, Hold, Worst
+from agent_magic.engine.admission.breaker import HANDFUL, PATIENCE_S, UNREACHED_S
 
 NOWHERE = Fault("Unreachable: No connection to x", reached=False)
 

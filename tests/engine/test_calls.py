@@ -11,11 +11,9 @@ from datetime import UTC, datetime
 import pytest
 
 from agent_magic import Agent, Policy, Verdict
-from agent_magic.declare import Plan
-from agent_magic.declare.resources import Held
-from agent_magic.engine import Abort, Call, Done, Engine, Outcome, Send, WakeAt
-from agent_magic.engine.calls import Calls, Resources, Result, Wanted
-from agent_magic.engine.contract import Ask, Begin
+from agent_magic.declare import Held, Plan
+from agent_magic.engine import Abort, Ask, Begin, Call, Done, Engine, Outcome, Resources, Result, Send, WakeAt
+from agent_magic.engine.calls import Calls, Wanted
 from agent_magic.engine.run import CUT, SPEAK
 from agent_magic.record import Answer, Price, RunRecord, Usage
 from agent_magic.record.answer import TOOL_USE

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from agent_magic import Policy
 from agent_magic.declare import build_dag
-from agent_magic.engine import Backoff, Conductor, Done, Failure, Send, WakeAt
-from agent_magic.engine.policy import Schedule
+from agent_magic.engine import Backoff, Conductor, Done, Failure, Schedule, Send, WakeAt
 from agent_magic.record import AgentEnded, AgentReady
 from tests.declare.examples import E1, E2, E3, E5, E6
 from tests.engine.clockwork import Clockwork, Step

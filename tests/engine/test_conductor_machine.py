@@ -13,9 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from agent_magic import Policy
 from agent_magic.declare import build_dag
-from agent_magic.engine import Abort, Backoff, Conductor, Done, Failure, Send, Skipped, WakeAt
-from agent_magic.engine.contract import Reopened
-from agent_magic.engine.policy import Schedule
+from agent_magic.engine import Abort, Backoff, Conductor, Done, Failure, Reopened, Schedule, Send, Skipped, WakeAt
 from agent_magic.record import AgentEnded, AgentReady
 
 MOST = 7

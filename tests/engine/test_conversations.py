@@ -18,15 +18,11 @@ from hypothesis import strategies as st
 
 from agent_magic import Agent, Policy, Task, Verdict, tool
 from agent_magic.declare import Plan
-from agent_magic.engine import Abort, Engine, Outcome, Send, WakeAt, failure_of
-from agent_magic.engine.calls import Result
-from agent_magic.engine.contract import UNSENT, Ask, Begin
-from agent_magic.engine.requests import PlanRequests
+from agent_magic.engine import Abort, Ask, Begin, Engine, Outcome, PlanRequests, Result, Send, WakeAt, failure_of
+from agent_magic.engine.contract import UNSENT
 from agent_magic.engine.run import CUT
 from agent_magic.errors import Overloaded
-from agent_magic.record import Answer, ModelFacts, Price, Prices, RunRecord, Usage
-from agent_magic.record.events import TICKS_PER_S
-from agent_magic.record.phases import phases_of
+from agent_magic.record import TICKS_PER_S, Answer, ModelFacts, Price, Prices, RunRecord, Usage, phases_of
 
 MODEL = "claude-haiku-5-5"
 MODELS = [MODEL, MODEL, "", ""]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent_magic import Agent, Task
 from agent_magic.declare import prompt_of
-from agent_magic.engine.expected import expected_work_s
+from agent_magic.engine import expected_work_s
 from agent_magic.record import History, Past, on_grid
 
 

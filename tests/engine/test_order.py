@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic import Policy
 from agent_magic.declare import build_dag
-from agent_magic.engine import kinds_of
-from agent_magic.engine.queues import Order, Queues
+from agent_magic.engine import Order, Queues, kinds_of
 from tests.live.virtual import Reply, drive
 
 KINDS = ["quick", "slow"] * 4

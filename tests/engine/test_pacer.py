@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic import Limits
-from agent_magic.engine import Hold, Pacer, Reading, Readings, Ticket
+from agent_magic.engine import NO_READINGS, Hold, Pacer, Reading, Readings, Ticket
 from agent_magic.engine.admission.pool import PATIENCE_S
 from agent_magic.engine.pacing.class_pacer import LATE_S, MOST_UNSAID_S
-from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.engine.pacing.window import DOUBLE_S, FIRST_WINDOW
 from agent_magic.simulator.limits import Bucket
 

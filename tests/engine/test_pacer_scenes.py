@@ -11,7 +11,7 @@ import pytest
 from agent_magic.engine import Pacer
 from agent_magic.engine.admission.pool import PATIENCE_S
 from agent_magic.engine.pacing.window import FIRST_WINDOW
-from agent_magic.providers.anthropic.errors import read_headers
+from agent_magic.providers import read_headers
 from agent_magic.simulator.limits import Bucket
 from benchmarks.rate_world import Paced, Server, World, draw
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic import Limits
-from agent_magic.engine import Hold, Pacer
+from agent_magic.engine import Hold, Pacer, Share
 from agent_magic.engine.pacing.share import (
     BEAT_S,
     IDLE,
@@ -17,7 +17,6 @@ from agent_magic.engine.pacing.share import (
     TURN_BEAT_S,
     Claim,
     Demand,
-    Share,
     beat_s,
     claims,
     is_news,

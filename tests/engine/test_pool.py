@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from agent_magic.engine import Pool
-from agent_magic.engine.admission.pool import Seat
+from agent_magic.engine import Pool, Seat
 
 
 def fill(seat: Seat) -> bool:

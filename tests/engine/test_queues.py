@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent_magic import Policy
 from agent_magic.declare import build_dag
-from agent_magic.engine.queues import Order, Queues
+from agent_magic.engine import Order, Queues
 
 
 def three_in_a_line() -> Queues:

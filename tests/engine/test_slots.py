@@ -6,8 +6,7 @@ import pytest
 
 from agent_magic import Policy
 from agent_magic.declare import build_dag
-from agent_magic.engine import Failure, failure_of
-from agent_magic.engine.retry import Slots
+from agent_magic.engine import Failure, Slots, failure_of
 from agent_magic.errors import Overloaded, RateLimited, Rejected, Truncated, Unreachable
 from tests.engine.clockwork import Clockwork, Step
 

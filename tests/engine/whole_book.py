@@ -19,8 +19,7 @@ from tests.engine.whole_shared import EXACT_S, KEY_S
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agent_magic.engine import Failure
-    from agent_magic.engine.admission.breaker import Blame
+    from agent_magic.engine import Blame, Failure
     from tests.engine.whole import Whole
     from tests.engine.whole_scene import Asked
     from tests.engine.whole_shared import Shared

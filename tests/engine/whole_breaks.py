@@ -14,18 +14,16 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.engine import Budget, Conductor, Gate, Key, Prefixes, WakeAt
+from agent_magic.engine import Budget, BurnBreaker, Conductor, ErrorBreaker, Gate, Key, Prefixes, Seat, Slots, WakeAt
 from agent_magic.engine import Pool as Session
 from agent_magic.engine.admission import breaker
-from agent_magic.engine.admission.breaker import BurnBreaker, ErrorBreaker
-from agent_magic.engine.admission.pool import Seat
 from agent_magic.engine.calls import Holding
 from agent_magic.engine.pacing import class_pacer
 from agent_magic.engine.pacing import window as pacer_window
 from agent_magic.engine.pacing.bucket import Bucket
 from agent_magic.engine.pacing.class_pacer import ClassPacer
 from agent_magic.engine.queues import Barrier
-from agent_magic.engine.retry import Slots, Tries
+from agent_magic.engine.retry import Tries
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,7 @@ from agent_magic import Limits as Told
 from agent_magic.engine import Key, Pacer
 from agent_magic.engine import Pool as Slots
 from agent_magic.forecast.virtual import VirtualClock
-from agent_magic.providers import limit_class
-from agent_magic.providers.anthropic.errors import read_headers
+from agent_magic.providers import limit_class, read_headers
 from agent_magic.simulator.limits import Limit, Limits, Pool
 from tests.engine.whole import Whole
 from tests.engine.whole_shared import Shared

@@ -15,11 +15,9 @@ from email.utils import format_datetime
 from agent_magic.engine import Key, Pacer
 from agent_magic.errors import Overloaded, RateLimited, Rejected
 from agent_magic.live import Driver
-from agent_magic.providers import EVERYTHING, limit_class
+from agent_magic.providers import EVERYTHING, Provider, limit_class, min_cacheable_tokens, read_headers
 from agent_magic.providers.anthropic.client import body
-from agent_magic.providers.anthropic.errors import empty_limit, read_headers
-from agent_magic.providers.anthropic.models import min_cacheable_tokens
-from agent_magic.providers.base import Provider
+from agent_magic.providers.anthropic.errors import empty_limit
 from agent_magic.record import Answer, Usage
 from agent_magic.simulator.api import ApiError
 from agent_magic.simulator.limits import Allowance

@@ -21,9 +21,10 @@ import agent_magic as am
 from agent_magic import TokenPrice
 from agent_magic.api import Run
 from agent_magic.errors import DeclarationError, Overloaded, RateLimited
+from agent_magic.forecast import Finding, Outlook
 from agent_magic.forecast.advice import rules, structure
 from agent_magic.forecast.advice.advice import ADVICE, SITUATIONS, fitting, in_situation
-from agent_magic.forecast.advice.finding import NEAR, PRACTICES, UNLIMITED, Finding, Outlook, practices
+from agent_magic.forecast.advice.finding import NEAR, PRACTICES, UNLIMITED, practices
 from agent_magic.measure import summarize
 from agent_magic.record import History, Prices
 from tests.declare.examples import E2, E3, E6

@@ -18,8 +18,7 @@ from agent_magic import Policy, roi
 from agent_magic.api import Run
 from agent_magic.errors import AgentMagicError
 from agent_magic.forecast.capacity import CAPACITY
-from agent_magic.measure import Server, summarize
-from agent_magic.measure.server import CONSTANT
+from agent_magic.measure import CONSTANT, Server, summarize
 from tests.forecast.test_remaining import run_on
 from tests.measure.test_path import graphs, run_of
 from tests.measure.test_server import drawn

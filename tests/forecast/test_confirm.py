@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent_magic.forecast.estimate.value import Outlay, confirmation, outlay
-from agent_magic.show.estimates import outlay_line
+from agent_magic.forecast import Outlay, outlay
+from agent_magic.forecast.estimate.value import confirmation
+from agent_magic.show import outlay_line
 
 CASES = {
     "small": (10, 0.5, {}, "go"),

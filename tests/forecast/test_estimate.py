@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic import Task, TokenPrice
 from agent_magic.api import Agent, Claude, Ledger, Plan, Policy
-from agent_magic.forecast.estimate.agents import ASSUMED_OUTPUT_TOKENS
+from agent_magic.forecast import ASSUMED_OUTPUT_TOKENS
 from agent_magic.live import foresee
-from agent_magic.providers import EVERYTHING, limit_class
+from agent_magic.providers import EVERYTHING, Provider, limit_class
 from agent_magic.providers.anthropic.models import SPEEDS
-from agent_magic.providers.base import Provider
 from agent_magic.record import Answer, Ceiling, Past, Usage
 from tests.record.histories import answered
 

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from agent_magic.api import Agent, Plan, Run
-from agent_magic.engine.expected import expected_work_s
+from agent_magic.engine import expected_work_s
 from agent_magic.errors import DeclarationError
-from agent_magic.forecast import rows_of
+from agent_magic.forecast import pilot_agents, rows_of
 from agent_magic.forecast.estimate.agents import guess_all
-from agent_magic.forecast.estimate.value import pilot_agents
 from agent_magic.live import foresee
 from agent_magic.record import History, RunRecord
 from agent_magic.record.cassette.reading import RecordedAgent

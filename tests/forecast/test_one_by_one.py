@@ -23,7 +23,7 @@ from agent_magic.api import Plan, Run
 from agent_magic.forecast.one_by_one import MOST_AT_ONCE
 from agent_magic.measure.compare import measure_against
 from agent_magic.record import AgentReopened
-from agent_magic.show.text import run_line
+from agent_magic.show import run_line
 from tests.forecast.test_forecast_properties import EIGHTHS, plans, recorded
 from tests.live.virtual import Reply, drive
 from tests.record.histories import histories

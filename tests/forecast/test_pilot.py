@@ -12,7 +12,7 @@ import pytest
 from agent_magic.api import Agent, Ledger, Plan
 from agent_magic.declare import Plan as DeclaredPlan
 from agent_magic.errors import DeclarationError
-from agent_magic.forecast.estimate.value import pilot_agents
+from agent_magic.forecast import pilot_agents
 from tests.live.virtual import Reply, Scripted
 
 ITEMS = Plan([Agent("label", "{{ item }}", each="items"), Agent("sum", "{{ label }}")], {"items": list("abcdefghi")})

@@ -10,8 +10,7 @@ import pytest
 from agent_magic import Agent, Policy, Task
 from agent_magic.declare import Plan
 from agent_magic.forecast.remaining import remaining
-from agent_magic.measure import Server
-from agent_magic.measure.server import CONSTANT
+from agent_magic.measure import CONSTANT, Server
 from agent_magic.record import (
     AgentEnded,
     AgentReady,

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agent_magic.api import Agent, Claude, Ledger, Plan, Policy, Run, Session
-from agent_magic.measure import Server
-from agent_magic.measure.server import Needs
-from agent_magic.measure.server_fit import Observed, fit
+from agent_magic.measure import Needs, Observed, Server, fit
 from agent_magic.record import History
 from agent_magic.record.history import SeenRun, seen_run
 from agent_magic.simulator import start

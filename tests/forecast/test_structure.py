@@ -9,12 +9,11 @@ import pytest
 
 import agent_magic as am
 from agent_magic.api import Ledger, Run
-from agent_magic.forecast import Forecaster, rows_of
+from agent_magic.forecast import Forecaster, Outlook, rows_of
 from agent_magic.forecast.advice.advice import several_or_one
-from agent_magic.forecast.advice.finding import Outlook
 from agent_magic.forecast.advice.structure import awaits_in_loops
 from agent_magic.record import History
-from agent_magic.show.bundles import advice_page
+from agent_magic.show import advice_page
 from tests.live.virtual import Reply, Scripted, drive
 
 A, B = am.Agent("a", "x"), am.Agent("b", "y")

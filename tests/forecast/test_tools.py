@@ -19,8 +19,7 @@ import pytest
 
 from agent_magic import Task, resource, tool
 from agent_magic.api import Agent, Plan, Policy, Run, start
-from agent_magic.providers import EVERYTHING
-from agent_magic.providers.base import Provider
+from agent_magic.providers import EVERYTHING, Provider
 from agent_magic.record import Answer, Usage
 from tests.live.virtual import run_virtually
 

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from agent_magic.live.tasks import interruptible
-from agent_magic.notebook.awaiting import run_sync
+from agent_magic.live import interruptible
+from agent_magic.notebook import run_sync
 
 
 def interrupt():

@@ -31,7 +31,7 @@ from ipykernel._version import version_info
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-from agent_magic.notebook.extension import unload
+from agent_magic.notebook import unload
 from tests.kernels import Kernel
 
 NAMES = ("red", "green", "blue")

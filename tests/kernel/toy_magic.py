@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from agent_magic.notebook.awaiting import AwaitRewriter, awaited, run_sync
+from agent_magic.notebook import AwaitRewriter, run_sync
+from agent_magic.notebook.awaiting import awaited
 
 LOG: list[str] = []
 COMMS: list[Any] = []

@@ -22,12 +22,11 @@ import pytest
 import agent_magic as am
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreachable
 from agent_magic.live import Driver, buying, driver
-from agent_magic.providers import EVERYTHING
-from agent_magic.providers.base import BatchItem, BatchState, Provider
-from agent_magic.record import Answer, LedgerFile, Prices, Usage
+from agent_magic.providers import EVERYTHING, Provider
+from agent_magic.providers.base import BatchItem, BatchState
+from agent_magic.record import Answer, LedgerFile, Owner, Prices, Usage
 from agent_magic.record.ledger import database, lease
 from agent_magic.record.ledger.batches import place_of
-from agent_magic.record.ledger.lease import Owner
 from agent_magic.record.prices import BATCH_PRICE
 from tests.live.virtual import VirtualLoop
 

@@ -23,7 +23,7 @@ from pathlib import Path
 import agent_magic as am
 from agent_magic.live import batching
 from agent_magic.live.batching import Batcher
-from agent_magic.providers.anthropic.batches import MessageBatches
+from agent_magic.providers import MessageBatches
 from agent_magic.record import Prices
 from agent_magic.record.ledger.batches import BatchBook
 from agent_magic.record.ledger.journal import SqliteJournal

@@ -15,10 +15,10 @@ import pytest
 import agent_magic as am
 from agent_magic.errors import PlanError
 from agent_magic.live.ahead import waiting_in_batches
-from agent_magic.providers.anthropic.batches import MessageBatches
-from agent_magic.record import Prices
-from agent_magic.record.prices import AT_BATCH_PRICE, asking_usd, saved_usd
-from agent_magic.show.notes import closing
+from agent_magic.providers import MessageBatches
+from agent_magic.record import Prices, saved_usd
+from agent_magic.record.prices import AT_BATCH_PRICE, asking_usd
+from agent_magic.show import closing
 from agent_magic.simulator import start
 
 HALF = 0.5

@@ -30,7 +30,7 @@ from agent_magic.record.answer import estimated_tokens, utf8_length
 from tests.live.bill_scenes import CHEAP, DEAR, OVERHEAD, USD_PER_MTOK, Fate, Scene, plan_of, scenes, serving, worst_usd
 
 if TYPE_CHECKING:
-    from agent_magic.record.facts import Attempt
+    from agent_magic.record import Attempt
     from tests.live.bill_scenes import Books
 
 NIGHTLY = os.environ.get("AGENT_MAGIC_HYPOTHESIS") == "nightly"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic import Policy
-from agent_magic.declare.flow import CONDITION
+from agent_magic.declare import CONDITION
 from agent_magic.errors import Overloaded, Rejected
 from tests.conftest import NIGHTLY
 from tests.live.virtual import Reply, drive

@@ -12,11 +12,10 @@ from pydantic import create_model
 from agent_magic import Tool
 from agent_magic.api import Agent, Claude, Ledger, Plan, Session, TokenPrice
 from agent_magic.api.choosing import ENOUGH, choose, is_worse, with_models
-from agent_magic.declare.step import job_of
+from agent_magic.declare import job_of
 from agent_magic.errors import DeclarationError
 from agent_magic.measure import share_interval
-from agent_magic.providers import EVERYTHING
-from agent_magic.providers.base import Provider, Stream
+from agent_magic.providers import EVERYTHING, Provider, Stream
 from agent_magic.record import Answer, Request, Usage
 from agent_magic.record.ledger.reviews import Graded
 from agent_magic.record.prices import context_window

@@ -21,7 +21,7 @@ from agent_magic.errors import DeclarationError, Overloaded, RateLimited, Reject
 from agent_magic.live import Driver
 from agent_magic.measure import summarize
 from agent_magic.record import AgentEnded, AgentReopened, AttemptStarted, History, Prices, PriceWarning, RunEnded, Usage
-from agent_magic.show.text import run_line
+from agent_magic.show import run_line
 from tests.declare.examples import E1, E2, E3, E6
 from tests.live.virtual import Reply, Scripted, drive, run_virtually
 from tests.record.histories import histories

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from agent_magic.live import functions, run_function, tool_result
-from agent_magic.live.functions import MOST_CHARS, Ran, Worker, Workers, pack_call, unpack_ran
-from agent_magic.record.secret_scan import secrets_of
+from agent_magic.live import functions, pack_call, run_function, tool_result
+from agent_magic.live.functions import MOST_CHARS, Ran, Worker, Workers, unpack_ran
+from agent_magic.record import secrets_of
 
 LONG_S = 60.0
 """Longer than any test: what waits so long has to be ended."""

@@ -14,8 +14,7 @@ from pydantic import BaseModel, Field
 import agent_magic as am
 from agent_magic import Policy
 from agent_magic.api import Ledger
-from agent_magic.declare import plan_to_dict
-from agent_magic.declare.declared import asked_apart
+from agent_magic.declare import asked_apart, plan_to_dict
 from tests.live.virtual import Reply, drive
 
 ROWS = pd.DataFrame({"text": ["one", "two", "three", "four", "five"]}, index=list("abcde"))

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic import Policy
 from agent_magic.api import Run
+from agent_magic.declare import BEATEN
 from agent_magic.declare.declared import declared
-from agent_magic.declare.race import BEATEN
 from agent_magic.errors import DeclarationError, Overloaded, PlanError, Rejected
-from agent_magic.show.notes import races_note
+from agent_magic.show import races_note
 from tests.live.virtual import Reply, drive
 
 NO = Rejected("no", status=400)

@@ -7,7 +7,7 @@ import contextlib
 
 import agent_magic as am
 from agent_magic.live import buying
-from agent_magic.providers.base import Provider
+from agent_magic.providers import Provider
 from agent_magic.record import Answer, LedgerFile, Usage
 
 SLOW = "Name a river. [[ttft:1]]"

@@ -16,8 +16,8 @@ import psutil
 import pytest
 
 from agent_magic import McpServer
-from agent_magic.declare import tools_of
-from agent_magic.declare.tool import Toolbox, ToolResult
+from agent_magic.declare import ToolResult, tools_of
+from agent_magic.declare.tool import Toolbox
 from agent_magic.errors import AgentMagicError, DeclarationError, InvalidArguments
 from agent_magic.live import run_function, tool_result
 

@@ -18,8 +18,7 @@ import pytest
 
 from agent_magic import McpServer
 from agent_magic.api import Agent, Claude, Plan, Run
-from agent_magic.declare import tools_of
-from agent_magic.declare.tool import ToolResult
+from agent_magic.declare import ToolResult, tools_of
 from agent_magic.errors import AgentMagicError, DeclarationError
 from agent_magic.live import run_function, tool_result
 from agent_magic.live.mcp import server, transports

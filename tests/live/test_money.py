@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic import Policy
-from agent_magic.declare.declared import asked_apart
+from agent_magic.declare import asked_apart
 from agent_magic.errors import Overloaded, RateLimited, Rejected, Truncated, Unreachable
 from agent_magic.measure import summarize
 from agent_magic.record import Answer, Prices, PriceWarning, Usage

@@ -12,7 +12,7 @@ import pytest
 
 import agent_magic as am
 from agent_magic.declare import plan as module
-from agent_magic.providers.base import Provider
+from agent_magic.providers import Provider
 from agent_magic.record import Answer, RunRecord, Usage
 
 

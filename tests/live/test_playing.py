@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from agent_magic import Agent, Policy
 from agent_magic.declare import Plan
 from agent_magic.errors import Overloaded, ReplayMiss
-from agent_magic.live import Driver
-from agent_magic.live.playing import Player
+from agent_magic.live import Driver, Player
 from agent_magic.measure import agents_frame, attempts_frame
 from agent_magic.providers import Deck
 from agent_magic.record import read_cassette, write_cassette

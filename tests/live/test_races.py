@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic import Policy
 from agent_magic.api import Run
-from agent_magic.declare.race import BEATEN, NO_ANSWER
+from agent_magic.declare import BEATEN
+from agent_magic.declare.race import NO_ANSWER
 from agent_magic.errors import PlanError, RateLimited, Rejected, UnknownAgent
 from tests.live.virtual import Reply, drive
 

@@ -14,7 +14,7 @@ import agent_magic as am
 from agent_magic.api import Agent, Ledger, Plan, Policy, Run, start
 from agent_magic.errors import Rejected, UnknownAgent
 from agent_magic.record import History
-from agent_magic.show.notes import closing
+from agent_magic.show import closing
 from tests.live.virtual import Reply, Scripted, run_virtually
 
 SEVEN = '{"value": 7}'

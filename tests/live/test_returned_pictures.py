@@ -13,10 +13,9 @@ import pytest
 
 import agent_magic as am
 from agent_magic.api import Agent, Claude, Plan, Run
-from agent_magic.declare import Attachment
+from agent_magic.declare import Attachment, result_text
 from agent_magic.declare.content import fitting
-from agent_magic.declare.tool import result_text
-from agent_magic.record.cassette.writing import only_hash
+from agent_magic.record import only_hash
 from agent_magic.show import details_of
 from agent_magic.simulator import Simulator, start
 

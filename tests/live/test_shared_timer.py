@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from agent_magic.live.tasks import MOMENT_S, forget, in_a_moment
+from agent_magic.live import MOMENT_S
+from agent_magic.live.tasks import forget, in_a_moment
 from tests.live.virtual import run_virtually
 
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic import Policy
 from agent_magic.api import Run
-from agent_magic.declare.flow import CONDITION
-from agent_magic.engine import Abort, Conductor, Done, Failure, Skipped, kinds_of
+from agent_magic.declare import CONDITION
+from agent_magic.engine import Abort, Conductor, Done, Failure, PlanRequests, Skipped, kinds_of
 from agent_magic.engine.candidates import Candidates, candidates_of
-from agent_magic.engine.requests import PlanChoices, PlanRequests
+from agent_magic.engine.requests import PlanChoices
 from agent_magic.errors import DeclarationError, PlanError, Rejected
 from agent_magic.record import ModelFacts, Prices
-from agent_magic.show.notes import races_note
+from agent_magic.show import races_note
 from tests.live.virtual import Reply, drive
 
 NO = Rejected("no", status=400)

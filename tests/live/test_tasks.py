@@ -16,7 +16,7 @@ from agent_magic.declare import Plan
 from agent_magic.engine import Pacer
 from agent_magic.live import Driver
 from agent_magic.live.tasks import Tasks
-from agent_magic.providers.base import Provider
+from agent_magic.providers import Provider
 from agent_magic.record import Answer, Usage
 from tests.providers.test_claude import within
 from tests.providers.wire import tasks_left

@@ -16,8 +16,7 @@ import pytest
 import agent_magic as am
 from agent_magic import tool
 from agent_magic.api import Agent, Claude, Plan, Policy, Run
-from agent_magic.declare import DEFAULT_MODEL
-from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
+from agent_magic.declare import DEFAULT_MAX_TOKENS, DEFAULT_MODEL
 from agent_magic.record import Prices, Usage
 from agent_magic.show import capped_note
 from agent_magic.show.notes import called_again_note, closed_note

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic.api import Ledger
-from agent_magic.declare.declared import asked_apart
+from agent_magic.declare import asked_apart
 from agent_magic.engine import retry
 from agent_magic.live import Earlier
 from agent_magic.measure.each import answers_frame

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import agent_magic as am
-from agent_magic.providers.base import Provider
+from agent_magic.providers import Provider
 from agent_magic.record import Answer, Usage
 from tests.providers.wire import BEGIN, CLOSE, OPEN, STOP, delta, event, reply, serving
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from agent_magic.live.monitor import Sample, Sampling
-from agent_magic.live.tasks import MOMENT_S
+from agent_magic.live import MOMENT_S, Sample
+from agent_magic.live.monitor import Sampling
 from tests.live.virtual import run_virtually
 
 

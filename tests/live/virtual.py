@@ -13,9 +13,7 @@ from agent_magic import Policy
 from agent_magic.declare import DEFAULT_MODEL
 from agent_magic.live import Driver
 from agent_magic.live.functions import IDLE
-from agent_magic.providers import EVERYTHING, limit_class
-from agent_magic.providers.anthropic.models import min_cacheable_tokens
-from agent_magic.providers.base import Provider
+from agent_magic.providers import EVERYTHING, Provider, limit_class, min_cacheable_tokens
 from agent_magic.record import Answer, Usage
 
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.measure import agents_frame, attempts_frame, slack_s, summarize, summary_frame
-from agent_magic.measure.frames import events_frame, tool_calls_frame
+from agent_magic.measure import (
+    agents_frame,
+    attempts_frame,
+    events_frame,
+    slack_s,
+    summarize,
+    summary_frame,
+    tool_calls_frame,
+)
 from agent_magic.measure.metrics import waited_s
 from agent_magic.measure.service import utilization_frame
-from agent_magic.record.phases import spans_of
+from agent_magic.record import spans_of
 from tests.show.calling import ASKED, calling_run
 
 COLUMNS = "agent turn tool arguments status result started_s duration_s result_chars error source held_by prints"

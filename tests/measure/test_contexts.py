@@ -21,7 +21,7 @@ from agent_magic.record import (
     RunRecord,
     Usage,
 )
-from agent_magic.show.notes import context_notes
+from agent_magic.show import context_notes
 
 PRICE = {"m": TokenPrice(10.0, 1.0)}
 WRITES = Usage(5, cache_read_tokens=0, cache_write_tokens=1000, output_tokens=1)

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from agent_magic.api import Agent, Plan, Run
 from agent_magic.errors import PlanError, UnknownGroup
-from agent_magic.measure.each import OF_EACH
+from agent_magic.measure import OF_EACH
 from agent_magic.record import Answer, Request, Usage
 
 
@@ -63,7 +63,7 @@ class Known:
 
 def known(answers: dict[str, str]) -> Any:
     """A whole provider."""
-    from agent_magic.providers.base import Provider
+    from agent_magic.providers import Provider
 
     return type("Whole", (Known, Provider), {})(answers)
 

@@ -17,8 +17,7 @@ from hypothesis import given, settings
 from agent_magic import Agent, Policy
 from agent_magic.declare import Plan
 from agent_magic.errors import Overloaded, Unreachable
-from agent_magic.measure import agents_frame, attempts_frame, summarize, summary_frame
-from agent_magic.measure.frames import events_frame, layers_frame
+from agent_magic.measure import agents_frame, attempts_frame, events_frame, layers_frame, summarize, summary_frame
 from agent_magic.record import History
 from tests.declare.examples import E2
 from tests.live.virtual import Reply, drive

@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from agent_magic.measure import share_interval, student_quantile
-from agent_magic.measure.intervals import mean_interval, more_needed, running_interval, stratified
+from agent_magic.measure import mean_interval, running_interval, share_interval, student_quantile
+from agent_magic.measure.intervals import more_needed, stratified
 
 TABLE = {1: 12.7062, 2: 4.3027, 3: 3.1824, 5: 2.5706, 10: 2.2281, 19: 2.0930, 30: 2.0423, 120: 1.9799, 1000: 1.9623}
 """The 97.5 % points of Student's t, as every textbook prints them."""

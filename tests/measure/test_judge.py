@@ -26,7 +26,7 @@ PRICES = {"claude-haiku-5-5": TokenPrice(1, 5)}
 
 def provider(answer: Callable[[str], Any]) -> Any:
     """A provider that answers by a function of the prompt; what raises is an answer that fits nothing."""
-    from agent_magic.providers.base import Provider
+    from agent_magic.providers import Provider
 
     class Known(Provider):
         endpoint = "known"

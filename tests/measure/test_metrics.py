@@ -11,7 +11,7 @@ from agent_magic import Agent, Policy, TokenPrice
 from agent_magic.declare import Plan
 from agent_magic.engine import Key
 from agent_magic.errors import Overloaded
-from agent_magic.forecast.estimate.agents import ASSUMED_OUTPUT_TOKENS
+from agent_magic.forecast import ASSUMED_OUTPUT_TOKENS
 from agent_magic.forecast.estimate.estimate import estimate
 from agent_magic.measure import slack_s, summarize
 from agent_magic.measure.metrics import _limited_by, critical_path, judge, total_cost

@@ -19,7 +19,7 @@ from pydantic import BaseModel
 
 import agent_magic as am
 from agent_magic.api import Agent, Plan, Run
-from agent_magic.declare.step import job_of
+from agent_magic.declare import job_of
 from agent_magic.errors import AgentMagicError, DeclarationError, UnknownAgent
 from agent_magic.measure.scores import SCORE, SCORES
 from agent_magic.measure.truths import normalised

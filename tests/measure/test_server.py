@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic.api import Agent, Claude, Plan, Policy, Run
-from agent_magic.measure import Server
-from agent_magic.measure.server import CONSTANT, NEVER, Needs, Serving, limit_of, shortest_s
-from agent_magic.measure.server_fit import Observed, fit
+from agent_magic.measure import CONSTANT, Needs, Observed, Server, fit
+from agent_magic.measure.server import NEVER, Serving, limit_of, shortest_s
 from agent_magic.record.history import Exchange
 from agent_magic.simulator import start
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agent_magic.api.choosing import is_worse
-from agent_magic.measure import share_interval, student_quantile
-from agent_magic.measure.intervals import Interval, bounded_interval, mean_interval, running_interval
+from agent_magic.measure import mean_interval, running_interval, share_interval, student_quantile
+from agent_magic.measure.intervals import Interval, bounded_interval
 
 stats: Any = pytest.importorskip("scipy.stats")
 proportion: Any = pytest.importorskip("statsmodels.stats.proportion")

@@ -20,7 +20,7 @@ from agent_magic.measure import Setting, Trial
 from agent_magic.measure.scores import Grade
 from agent_magic.measure.trial import PAIRS, TRIAL, Tried, settings_of
 from agent_magic.record import Answer, Request, Usage
-from agent_magic.show.bundles import trial_page
+from agent_magic.show import trial_page
 
 GOOD, CHEAP, OTHER = (Setting(name, None) for name in ("good", "cheap", "other"))
 COST = {"good": 0.10, "cheap": 0.01, "other": 0.05}
@@ -180,7 +180,7 @@ def moods(model: str, prompt: str) -> str:
 
 def client() -> Any:
     """A provider whose answers depend on the model."""
-    from agent_magic.providers.base import Provider
+    from agent_magic.providers import Provider
 
     class Known(Provider):
         endpoint = "known"

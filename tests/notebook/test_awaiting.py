@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent_magic.notebook.awaiting import AwaitRewriter
+from agent_magic.notebook import AwaitRewriter
 
 RUN = "get_ipython().run_line_magic('agents', 'run')"
 AWAITED = "(await get_ipython().run_line_magic('agents.async', 'run'))"

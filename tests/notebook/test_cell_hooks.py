@@ -9,7 +9,7 @@ import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
-from agent_magic.notebook.extension import load, unload
+from agent_magic.notebook import load, unload
 
 
 @pytest.fixture

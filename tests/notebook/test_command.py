@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from IPython.core.error import UsageError
 
-from agent_magic.notebook import PARSERS, VERBS, read_agent, verbs
-from agent_magic.notebook.command import TRIED, TRIED_OF_RUNS, Parser, without_comment
+from agent_magic.notebook import PARSERS, VERBS, Parser, read_agent, verbs
+from agent_magic.notebook.command import TRIED, TRIED_OF_RUNS, without_comment
 from agent_magic.notebook.declaring import INSTEAD
 
 

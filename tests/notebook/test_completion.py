@@ -16,11 +16,10 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.api import Run
-from agent_magic.measure.frames import texts_series
-from agent_magic.notebook import VERBS, AgentMagics
+from agent_magic.measure import texts_series
+from agent_magic.notebook import VERBS, AgentMagics, load, unload
 from agent_magic.notebook.completion import Known, offer
-from agent_magic.notebook.extension import load, unload
-from agent_magic.providers.anthropic.models import MODELS
+from agent_magic.providers import MODELS
 from agent_magic.record import Prices, Usage
 from tests.show.story import business_run
 

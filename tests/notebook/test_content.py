@@ -14,8 +14,7 @@ from agent_magic import text_file
 from agent_magic.api import Claude
 from agent_magic.declare import plan_to_dict
 from agent_magic.errors import DeclarationError
-from agent_magic.notebook import AgentMagics, read_agent, to_script
-from agent_magic.notebook.declaring import help_of
+from agent_magic.notebook import AgentMagics, help_of, read_agent, to_script
 from agent_magic.notebook.files.cells import declaration
 from agent_magic.notebook.planning import _prompts_text
 

@@ -13,11 +13,9 @@ from agent_magic import Task
 from agent_magic.api import Claude, Plan, Run
 from agent_magic.declare.task import LISTENERS
 from agent_magic.errors import AgentMagicError, Rejected, UndefinedVariable
-from agent_magic.measure.each import OF_EACH
-from agent_magic.notebook import AgentMagics, error_page, find_agents, plan_data, to_script
-from agent_magic.notebook.files.cells import to_notebook
+from agent_magic.measure import OF_EACH
+from agent_magic.notebook import AgentMagics, declared_page, error_page, find_agents, plan_data, to_notebook, to_script
 from agent_magic.notebook.planning import _prompts_text
-from agent_magic.notebook.verbs.plans import declared_page
 from tests.live.virtual import Reply, drive
 
 ROWS = pd.DataFrame({"text": ["good", "bad"]}, index=["x", "y"])

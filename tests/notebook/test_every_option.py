@@ -20,9 +20,8 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.api import Session
-from agent_magic.notebook import PARSERS, VERBS
+from agent_magic.notebook import PARSERS, VERBS, unload
 from agent_magic.notebook.command import read_line
-from agent_magic.notebook.extension import unload
 
 LINES = [
     *(("%agents", command, VERBS.parser(command)) for command in VERBS),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from agent_magic.notebook.extension import load, unload
+from agent_magic.notebook import load, unload
 
 
 @pytest.fixture

@@ -12,15 +12,14 @@ import pytest
 from IPython.core.error import UsageError
 
 from agent_magic.api import Claude, Plan, Run
-from agent_magic.declare.units import dollars
+from agent_magic.declare import dollars
 from agent_magic.errors import LedgerError
 from agent_magic.notebook import Session
 from agent_magic.notebook.files.sharing import worth_sharing
 from agent_magic.notebook.session import Keeping
 from agent_magic.notebook.verbs.ledger import VERBS
 from agent_magic.providers import Deck, Nobody
-from agent_magic.record import read_cassette, write_cassette
-from agent_magic.record.cassette.writing import only_hash
+from agent_magic.record import only_hash, read_cassette, write_cassette
 from agent_magic.show.notes import filled_note
 from tests.live.virtual import Scripted, drive
 from tests.record.conformance import always, answer, plan_of

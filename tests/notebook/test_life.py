@@ -14,7 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic.api import Session
 from agent_magic.declare.cells import without_tool_lines
-from agent_magic.notebook.extension import load, unload
+from agent_magic.notebook import load, unload
 
 
 @pytest.fixture(autouse=True)

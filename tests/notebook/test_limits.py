@@ -12,9 +12,8 @@ import pytest
 
 import agent_magic as am
 from agent_magic import Limits
-from agent_magic.engine import Ticket
+from agent_magic.engine import Share, Ticket
 from agent_magic.engine.admission.pool import PATIENCE_S
-from agent_magic.engine.pacing.share import Share
 from agent_magic.notebook import AgentMagics
 from agent_magic.show.charts.limits import used_lately
 

@@ -13,14 +13,11 @@ from IPython.core.interactiveshell import InteractiveShell
 from pydantic import BaseModel
 
 from agent_magic import Agent, Claude, Desk, Plan, Policy, Task, roles
-from agent_magic.declare.coordinator import PRESETS
+from agent_magic.declare import PRESETS
 from agent_magic.errors import AgentMagicError
-from agent_magic.live.playing import Player
-from agent_magic.notebook import AgentMagics, Cell, find_agents, plan_data
-from agent_magic.notebook.extension import load, unload
+from agent_magic.live import Player
+from agent_magic.notebook import AgentMagics, Cell, Registry, cell_of, find_agents, load, plan_data, unload
 from agent_magic.notebook.files.cells import read_cells
-from agent_magic.notebook.front_end import cell_of
-from agent_magic.notebook.registry import Registry
 from agent_magic.notebook.running import LiveStatus
 from agent_magic.record import History
 from agent_magic.show.cards import todo_page

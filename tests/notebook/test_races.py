@@ -10,10 +10,8 @@ from IPython.core.error import UsageError
 import agent_magic as am
 from agent_magic.declare import to_cell
 from agent_magic.declare.declared import declared
-from agent_magic.notebook import find_agents, from_script, plan_data, read_agent, to_script
+from agent_magic.notebook import find_agents, from_script, plan_data, read_agent, read_agents, to_notebook, to_script
 from agent_magic.notebook.cell_hooks import OneLine
-from agent_magic.notebook.declaring import read_agents
-from agent_magic.notebook.files.cells import to_notebook
 
 PLAN = am.Plan([am.Agent("a", "A"), am.Agent("b", "B"), am.first_of("quick", "a,b"), am.Agent("end", "{{ quick }}")])
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from agent_magic import Agent, Context, Task
 from agent_magic.errors import Cycle, DeclarationError, UnknownAgent
-from agent_magic.notebook import Cell
-from agent_magic.notebook.registry import Registry
+from agent_magic.notebook import Cell, Registry
 
 
 def declare(registry, name, prompt="x", cell=None, execution=None, *, ran=(), variables=(), cycles=False, **options):

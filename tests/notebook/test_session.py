@@ -18,9 +18,8 @@ from IPython.core.error import UsageError
 from agent_magic import Agent, Context, Policy
 from agent_magic.api import Plan, Run
 from agent_magic.errors import AgentMagicError, Cycle, PlanError, UndefinedVariable, UnknownAgent, Unreachable
-from agent_magic.notebook import VERBS, Cell, Session, error_page
-from agent_magic.notebook.front_end import cell_of, is_kernel, notes_of
-from agent_magic.notebook.verbs.plans import declared_page
+from agent_magic.notebook import VERBS, Cell, Session, cell_of, declared_page, error_page
+from agent_magic.notebook.front_end import is_kernel, notes_of
 from agent_magic.notebook.verbs.results import answer_text
 from tests.live.virtual import Reply, Scripted, drive
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from agent_magic.notebook import VERBS
+from agent_magic.notebook import VERBS, load, unload
 from agent_magic.notebook.completion import tooltip
-from agent_magic.notebook.extension import load, unload
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from IPython.core.error import UsageError
 import agent_magic as am
 from agent_magic import TokenPrice
 from agent_magic.notebook.verbs.trials import _slots
-from agent_magic.show.estimates import price_line
+from agent_magic.show import price_line
 
 
 def test_the_concurrencies_of_a_sweep():

@@ -14,9 +14,7 @@ from pydantic import BaseModel
 
 from agent_magic.api import Claude, Plan
 from agent_magic.errors import AgentMagicError, DeclarationError, ReplayMiss
-from agent_magic.notebook import AgentMagics, find_agents, from_script, plan_data, to_script
-from agent_magic.notebook.declaring import help_of
-from agent_magic.notebook.files.cells import to_notebook
+from agent_magic.notebook import AgentMagics, find_agents, from_script, help_of, plan_data, to_notebook, to_script
 from agent_magic.notebook.planning import _prompts_text
 from agent_magic.providers import Deck
 from agent_magic.record import read_cassette

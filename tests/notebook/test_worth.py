@@ -10,9 +10,8 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from agent_magic import Policy
 from agent_magic.api import Plan, Run
-from agent_magic.forecast.advice.finding import Finding
-from agent_magic.notebook import AgentMagics
-from agent_magic.notebook.command import Parser
+from agent_magic.forecast import Finding
+from agent_magic.notebook import AgentMagics, Parser
 from agent_magic.notebook.planning import confirm
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.plans import VERBS as PLANS

@@ -6,9 +6,7 @@ import asyncio
 from collections import Counter
 
 from agent_magic.errors import Overloaded, Unreachable
-from agent_magic.providers import EVERYTHING
-from agent_magic.providers.base import Provider
-from agent_magic.providers.dask.serving import serve
+from agent_magic.providers import EVERYTHING, Provider, serve
 from agent_magic.record import Answer, Request, Usage
 
 PIECES = ("One, ", "two, ", "three \ud83d", "four.")

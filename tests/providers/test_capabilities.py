@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic.errors import DeclarationError, PlanError, Rejected
-from agent_magic.providers import EVERYTHING, Answer, Capabilities, Provider, Usage
-from agent_magic.providers.capabilities import REFUSALS, check_request, needed_by
+from agent_magic.providers import EVERYTHING, Answer, Capabilities, Provider, Usage, check_request
+from agent_magic.providers.capabilities import REFUSALS, needed_by
 from agent_magic.record import Request
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGNgAAAAAgABSK+kcQAAAABJRU5ErkJggg==")

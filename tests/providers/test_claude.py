@@ -22,8 +22,7 @@ from agent_magic.api import Ledger, Run, start
 from agent_magic.declare import Plan
 from agent_magic.errors import NotConnected, Rejected
 from agent_magic.live import Driver
-from agent_magic.providers import retry_after_s
-from agent_magic.providers.anthropic.client import as_provider
+from agent_magic.providers import as_provider, retry_after_s
 from agent_magic.record import Request, Usage
 from tests.providers.wire import (
     BEGIN,
@@ -807,7 +806,7 @@ LIMITS = {
 def test_a_429_says_which_limit_is_empty(limit, headers):
     """The limit that the headers show as used up is on the error."""
     from agent_magic.errors import RateLimited
-    from agent_magic.providers.base import Stream
+    from agent_magic.providers import Stream
 
     async def work():
         async with serving(problem(429, "rate_limit_error", retry_after="3", **headers)) as server:

@@ -13,7 +13,7 @@ import pytest
 import agent_magic as am
 from agent_magic import Policy
 from agent_magic.live import Driver
-from agent_magic.providers.base import Provider
+from agent_magic.providers import Provider
 from tests.providers import wire
 from tests.providers.chat import speaking
 

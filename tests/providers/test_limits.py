@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.engine import Reading, Readings
-from agent_magic.engine.pacing.limits import NO_READINGS
-from agent_magic.providers.anthropic.errors import HEADER_OF, PREFIX, named_limit, read_headers, with_sentence
+from agent_magic.engine import NO_READINGS, Reading, Readings
+from agent_magic.providers import read_headers
+from agent_magic.providers.anthropic.errors import HEADER_OF, PREFIX, named_limit, with_sentence
 
 
 def test_documented_headers_are_read():

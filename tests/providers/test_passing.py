@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic.errors import DeclarationError, Rejected
-from agent_magic.providers import EVERYTHING
-from agent_magic.providers.anthropic.client import body, body_text
-from agent_magic.providers.capabilities import check_request
+from agent_magic.providers import EVERYTHING, body_text, check_request
+from agent_magic.providers.anthropic.client import body
 from agent_magic.record import Request, from_json, to_json
 from tests.providers.test_capabilities import PRICES, Own
 from tests.providers.wire import WHOLE, reply, serving

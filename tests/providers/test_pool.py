@@ -16,7 +16,7 @@ import agent_magic as am
 from agent_magic import Session
 from agent_magic.errors import DeclarationError, Rejected, Unreachable
 from agent_magic.forecast import Scenario
-from agent_magic.providers.base import Provider, Stream
+from agent_magic.providers import Provider, Stream
 from agent_magic.record import Answer, Request, Usage
 
 

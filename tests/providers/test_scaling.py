@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from agent_magic import Autoscale
 from agent_magic.errors import DeclarationError, Overloaded
-from agent_magic.providers.base import Stream
+from agent_magic.providers import Fleet, Stream
 from agent_magic.providers.dask import fleet as fleets
-from agent_magic.providers.dask.fleet import Fleet
 from tests.providers.memory import Counting, Hub, asked
 
 COUNTS = st.integers(0, 3000)

@@ -13,10 +13,10 @@ import pytest
 from anthropic.resources import AsyncMessages
 
 import agent_magic as am
-from agent_magic.declare.content import Placed
+from agent_magic.declare import Placed
 from agent_magic.declare.values import text_document
-from agent_magic.providers.anthropic.client import _is_unwatched, body, body_text
-from agent_magic.providers.base import Stream
+from agent_magic.providers import Stream, body_text
+from agent_magic.providers.anthropic.client import _is_unwatched, body
 from agent_magic.record import Message, Request
 from tests.providers.wire import WHOLE, reply, serving
 

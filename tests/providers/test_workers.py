@@ -21,11 +21,10 @@ from agent_magic.errors import (
     RateLimited,
     Unreachable,
 )
-from agent_magic.providers import Reading
-from agent_magic.providers.base import Stream
+from agent_magic.providers import Fleet, Reading, Stream, serve
 from agent_magic.providers.dask import fleet as fleets
 from agent_magic.providers.dask.cluster import useful_workers
-from agent_magic.providers.dask.fleet import LOST_S, SILENT_S, Fleet, Link, greet
+from agent_magic.providers.dask.fleet import LOST_S, SILENT_S, Link, greet
 from agent_magic.providers.dask.serving import (
     CALL_ERRORS,
     error_in,
@@ -34,7 +33,6 @@ from agent_magic.providers.dask.serving import (
     readings_out,
     request_in,
     request_out,
-    serve,
     text_in,
     text_out,
 )

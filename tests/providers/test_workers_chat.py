@@ -9,9 +9,10 @@ import pytest
 
 import agent_magic as am
 from agent_magic.errors import DeclarationError
+from agent_magic.providers import serve
 from agent_magic.providers.dask import client as clients
 from agent_magic.providers.dask import fleet as fleets
-from agent_magic.providers.dask.serving import provider_of, serve, settings_of
+from agent_magic.providers.dask.serving import provider_of, settings_of
 from tests.providers.chat.speaking import MODEL, WHOLE
 from tests.providers.memory import Hub, pair
 from tests.providers.wire import reply, serving

@@ -20,11 +20,9 @@ from agent_magic.declare import DEFAULT_MODEL
 from agent_magic.engine import Key, Pacer
 from agent_magic.errors import Overloaded
 from agent_magic.live import Driver
-from agent_magic.providers import limit_class
-from agent_magic.providers.base import Provider
+from agent_magic.providers import Fleet, Provider, limit_class
 from agent_magic.providers.dask import fleet as fleets
 from agent_magic.providers.dask import serving
-from agent_magic.providers.dask.fleet import Fleet
 from agent_magic.record import Answer, Usage
 from tests.live.virtual import run_virtually
 from tests.providers.memory import Hub

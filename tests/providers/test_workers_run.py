@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import agent_magic as am
-from agent_magic.live.functions import call_packed, pack_call
+from agent_magic.live import pack_call
+from agent_magic.live.functions import call_packed
 from agent_magic.providers.dask import client as clients
 from agent_magic.providers.dask import fleet as fleets
 from agent_magic.record import Answer, Usage

@@ -43,7 +43,7 @@ def prepare(folder: Path) -> None:
 
 def _write(folder: Path, name: str, plan: str, cassette: Path) -> None:
     from agent_magic import Plan
-    from agent_magic.show.run_page import pack_run
+    from agent_magic.show import pack_run
 
     (folder / f"{name}.plan.json").write_text(plan)
     shutil.copy(cassette, folder / f"{name}{MORE}")
@@ -53,8 +53,7 @@ def _write(folder: Path, name: str, plan: str, cassette: Path) -> None:
 def hashes(folder: Path) -> dict[str, dict[str, str]]:
     """Replay each recording and hash what it says; the same on every Python."""
     from agent_magic import Plan
-    from agent_magic.show import run_timeline, static_bundle
-    from agent_magic.show.explore import answering
+    from agent_magic.show import answering, run_timeline, static_bundle
 
     found = {}
     for file in sorted(folder.glob("*.plan.json")):

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from agent_magic import Agent, Policy
 from agent_magic.declare import Plan
 from agent_magic.errors import LedgerError, Overloaded, Unreachable
-from agent_magic.record import Answer, AttemptStarted, Busy, Request, RunRecord, Usage
-from agent_magic.record.prices import saved_usd
+from agent_magic.record import Answer, AttemptStarted, Busy, Request, RunRecord, Usage, saved_usd
 from tests.live.virtual import Reply, Scripted, drive
 from tests.record.histories import random_plans
 

@@ -30,7 +30,7 @@ from pathlib import Path
 
 import agent_magic as am
 from agent_magic import Policy
-from agent_magic.live.tasks import interruptible
+from agent_magic.live import interruptible
 from agent_magic.record.ledger import journal as store_journal
 from agent_magic.record.ledger import lease as store_lease
 from tests.record.lateness import Timer

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import agent_magic as am
-from agent_magic.providers.base import Provider
+from agent_magic.providers import Provider
 from agent_magic.record import Answer
 from tests.record.dying_tools import USED, DyingLedger, Life, child
 

@@ -18,8 +18,7 @@ from typing import Any
 
 import agent_magic as am
 from agent_magic import Policy, tool
-from agent_magic.providers import EVERYTHING
-from agent_magic.providers.base import Provider
+from agent_magic.providers import EVERYTHING, Provider
 from agent_magic.record import Answer, Usage
 
 TURNS = 2

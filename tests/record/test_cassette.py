@@ -22,12 +22,9 @@ from hypothesis import strategies as st
 from agent_magic import Agent
 from agent_magic.declare import Plan
 from agent_magic.errors import CassetteError, Overloaded, RateLimited, ReplayMiss
-from agent_magic.measure import agents_frame, attempts_frame, summary_frame
-from agent_magic.measure.frames import layers_frame, texts_series
+from agent_magic.measure import agents_frame, attempts_frame, layers_frame, summary_frame, texts_series
 from agent_magic.providers import Deck
-from agent_magic.record import read_cassette, write_cassette
-from agent_magic.record.cassette.reading import checked
-from agent_magic.record.codec import line_of
+from agent_magic.record import checked, line_of, read_cassette, write_cassette
 from agent_magic.record.files import inside
 from tests.live.virtual import Reply, drive
 from tests.record.histories import histories

@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.declare import Attachment
-from agent_magic.declare.content import Placed
+from agent_magic.declare import Attachment, Placed
 from agent_magic.record import (
     AgentEnded,
     Answer,
@@ -25,9 +24,10 @@ from agent_magic.record import (
     Request,
     Usage,
     from_json,
+    line_of,
     to_json,
 )
-from agent_magic.record.codec import EVENTS, data_of, event_from_json, event_to_json, line_of
+from agent_magic.record.codec import EVENTS, data_of, event_from_json, event_to_json
 from tests.record.histories import histories
 
 

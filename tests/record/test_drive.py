@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from agent_magic.errors import LedgerError
-from agent_magic.record import LedgerFile
+from agent_magic.record import LedgerFile, SqliteLedger
 from agent_magic.record.ledger import file as drive
 from agent_magic.record.ledger.file import kind_at, network_drive
-from agent_magic.record.ledger.store import SqliteLedger
 
 TABLE = """/dev/sda1 / ext4 rw 0 0
 server:/data /data nfs4 rw 0 0

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from agent_magic.record import NOTHING_USED, Answer, AttemptEnded, AttemptStarted, Price, Request, Usage
-from agent_magic.record.answer import NOT_BILLED, PAID_BEFORE, SHARED, Source
-from agent_magic.record.facts import Attempt, Facts, overlap
+from agent_magic.record import (
+    NOTHING_USED,
+    Answer,
+    Attempt,
+    AttemptEnded,
+    AttemptStarted,
+    Price,
+    Request,
+    Source,
+    Usage,
+)
+from agent_magic.record.answer import NOT_BILLED, PAID_BEFORE, SHARED
+from agent_magic.record.facts import Facts, overlap
 
 CENT, UNKNOWN = Price(0.01, "given"), Price(None, "unknown")
 COUNTED, GUESSED = Usage(10, output_tokens=5), Usage(10, output_tokens=5, estimated=True)

@@ -18,6 +18,7 @@ from agent_magic.declare import Plan
 from agent_magic.errors import UnknownAgent
 from agent_magic.record import (
     NOTHING_USED,
+    TICKS_PER_S,
     AgentEnded,
     AgentReady,
     AgentReopened,
@@ -32,10 +33,10 @@ from agent_magic.record import (
     RunRecord,
     Usage,
     on_grid,
+    phases_of,
 )
 from agent_magic.record.answer import add_usage
-from agent_magic.record.events import TICKS_PER_S
-from agent_magic.record.phases import COLUMN_OF, phases_of
+from agent_magic.record.phases import COLUMN_OF
 from tests.record.histories import histories
 
 ANSWER = Answer("text", "end_turn", usage=Usage(10, output_tokens=5), model="m-1", request_id="r")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agent_magic.record import scan_text
-from agent_magic.record.secret_scan import masked, scan_data, tables
+from agent_magic.record import masked, scan_text
+from agent_magic.record.secret_scan import scan_data, tables
 
 ALPHANUMERIC = string.ascii_letters + string.digits
 CHARACTERS = {

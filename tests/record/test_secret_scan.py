@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.record import scan_text
-from agent_magic.record.secret_scan import masked, not_allowed, scan_file, secrets_of
+from agent_magic.record import masked, not_allowed, scan_text, secrets_of
+from agent_magic.record.secret_scan import scan_file
 
 ROOT = Path(__file__).resolve().parents[2]
 RANDOM = "q8Zx7Lk2Vb9Nm4Pw1Rt6Yc3Hd5Fg0Js8Kq2W"

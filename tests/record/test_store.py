@@ -27,13 +27,10 @@ from agent_magic import Agent, Policy, TokenPrice
 from agent_magic.api import Ledger, Run
 from agent_magic.declare import Plan, one_agent
 from agent_magic.errors import LedgerError
-from agent_magic.record import Busy, LedgerFile, Prices
-from agent_magic.record.events import CallEnded, CallStarted
+from agent_magic.record import Busy, CallEnded, CallStarted, LedgerFile, Owner, Prices, SqliteLedger
 from agent_magic.record.ledger.base import CallKey, Doubt
 from agent_magic.record.ledger.file import carries_a_log, data_folder, default_path
-from agent_magic.record.ledger.lease import Owner
 from agent_magic.record.ledger.rows import MARK, VERSION
-from agent_magic.record.ledger.store import SqliteLedger
 from tests.live.virtual import MODEL, Reply, drive
 from tests.record.conformance import Conformance, always, answer, plan_of, record_of
 

@@ -15,9 +15,10 @@ import pytest
 import agent_magic as am
 from agent_magic import Policy
 from agent_magic.live import Driver
+from agent_magic.record import Owner
 from agent_magic.record.ledger import file as store_file
 from agent_magic.record.ledger import journal as store_journal
-from agent_magic.record.ledger.lease import LEASE_S, Heartbeat, LeaseWatch, Owner
+from agent_magic.record.ledger.lease import LEASE_S, Heartbeat, LeaseWatch
 from tests.live.virtual import Reply, Scripted
 from tests.record.conformance import answer, plan_of, record_of
 

@@ -14,8 +14,7 @@ import agent_magic as am
 from agent_magic import Limits
 from agent_magic.engine import Pacer
 from agent_magic.errors import AgentMagicError
-from agent_magic.record.cassette.reading import checked
-from agent_magic.record.codec import line_of
+from agent_magic.record import checked, line_of
 from tests.live.virtual import Reply, drive
 
 PLAN = am.Plan([am.Agent("a", "say a"), am.Agent("b", "after {{ a }}")])

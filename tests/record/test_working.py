@@ -19,10 +19,8 @@ import pytest
 
 import agent_magic as am
 from agent_magic.errors import CassetteError, NoValue, ReplayMiss, SecretFound
-from agent_magic.measure import agents_frame, attempts_frame
-from agent_magic.measure.frames import tool_calls_frame
-from agent_magic.record import read_cassette
-from agent_magic.record.cassette.reading import checked
+from agent_magic.measure import agents_frame, attempts_frame, tool_calls_frame
+from agent_magic.record import checked, read_cassette
 from agent_magic.simulator import start
 from tests.record.working import EDITED, OTHER, SALES, Work, told
 

@@ -17,8 +17,7 @@ import pandas as pd
 import agent_magic as am
 from agent_magic import Question, Verdict
 from agent_magic.errors import Rejected
-from agent_magic.providers import EVERYTHING
-from agent_magic.providers.base import Provider
+from agent_magic.providers import EVERYTHING, Provider
 from agent_magic.record import Answer, Usage
 
 USED = Usage(10, output_tokens=5)

@@ -13,6 +13,8 @@ from agent_magic.record import (
     Answer,
     AttemptEnded,
     AttemptStarted,
+    CallEnded,
+    CallStarted,
     Event,
     FirstToken,
     Message,
@@ -22,7 +24,6 @@ from agent_magic.record import (
     RunRecord,
     Usage,
 )
-from agent_magic.record.events import CallEnded, CallStarted
 from tests.show.story import MODEL, answered
 
 ASKED = '{"query": "SELECT 1", "limit": 20}'

@@ -21,12 +21,12 @@ from agent_magic.declare import Plan
 from agent_magic.errors import RateLimited
 from agent_magic.forecast import Forecaster
 from agent_magic.forecast.whatif import whatif_rows
-from agent_magic.providers.anthropic.models import MODELS
+from agent_magic.providers import MODELS
 from agent_magic.record import Prices
 from agent_magic.record.cassette.writing import only_length
-from agent_magic.show import Choice, Explorer
-from agent_magic.show.explore import Controls, answering, open_packed
-from agent_magic.show.run_page import needs_templates, pack_engine, pack_run, run_page
+from agent_magic.show import Choice, Explorer, answering, pack_run
+from agent_magic.show.explore import Controls, open_packed
+from agent_magic.show.run_page import needs_templates, pack_engine, run_page
 from tests.declare.test_content import png
 from tests.live.virtual import Reply, drive
 from tests.show.story import business_run, finished_run, layered_plan

@@ -12,8 +12,7 @@ import pytest
 from PIL import Image
 
 from agent_magic import Agent, image, text_file
-from agent_magic.declare import Attachment, Plan
-from agent_magic.declare.content import TokenRule
+from agent_magic.declare import Attachment, Plan, TokenRule
 from agent_magic.show.cards import MOST_BYTES, attachments_card, prompt_words, thumbnail, thumbnails, words
 
 RULE = TokenRule(28, 2576, 4784, (2000, 8000))

@@ -9,19 +9,27 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from agent_magic.api import Run
-from agent_magic.show import Feed, cards_layout, details_of, frame_text, picture, static_bundle
-from agent_magic.show.graph import digraph
-from agent_magic.show.graph.scene import node_view
-from agent_magic.show.graph.timeline import Shades, bars_of
+from agent_magic.show import (
+    Feed,
+    Shades,
+    cards_layout,
+    details_of,
+    digraph,
+    frame_text,
+    groups_of,
+    node_view,
+    picture,
+    plan_text,
+    static_bundle,
+)
+from agent_magic.show.graph.timeline import bars_of
 from agent_magic.show.live import MOST_ARGUMENT, MOST_CALLS, MOST_RESULT, fixed_parts
-from agent_magic.show.terminal import groups_of
-from agent_magic.show.text import plan_text
 from tests.show.calling import arguments_of, calling_events, calling_plan, calling_run
 from tests.show.test_pictures import HOSTILE
 
 if TYPE_CHECKING:
     from agent_magic.record import RunRecord
-    from agent_magic.show.graph.layout import Layout
+    from agent_magic.show import Layout
 
 CLEAN, FINDER, BROKEN, REPORT = range(4)
 

@@ -19,8 +19,8 @@ from agent_magic.api.reading import Comparison
 from agent_magic.declare import Plan
 from agent_magic.errors import DeclarationError, Overloaded
 from agent_magic.measure import summarize
-from agent_magic.record import RunRecord
-from agent_magic.record.phases import chain_of, spans_of
+from agent_magic.record import RunRecord, spans_of
+from agent_magic.record.phases import chain_of
 from agent_magic.show import INKS
 from agent_magic.show.charts.chart import MIME, compose
 from agent_magic.show.charts.limits import CONCURRENT, REQUESTS, WINDOW_S, Curve, curves_of, peaks

@@ -11,7 +11,8 @@ from agent_magic.errors import Rejected, Unreachable
 from agent_magic.measure.frames import next_step
 from agent_magic.record import AgentEnded, Prices, RunEnded
 from agent_magic.record.ledger.base import IN_DOUBT
-from agent_magic.show.notes import FEW_ANSWERS, MOST_ANSWERS, closing
+from agent_magic.show import closing
+from agent_magic.show.notes import FEW_ANSWERS, MOST_ANSWERS
 from tests.live.virtual import Reply, drive
 from tests.show.story import business_run, finished_run, layered_plan
 from tests.show.test_pictures import HOSTILE

@@ -7,10 +7,9 @@ import xml.etree.ElementTree as ET
 
 import agent_magic as am
 from agent_magic import Limits
-from agent_magic.engine import Pacer
-from agent_magic.engine.alerts import episodes_of, rules_of
+from agent_magic.engine import Pacer, episodes_of, rules_of
 from agent_magic.errors import Overloaded, RateLimited
-from agent_magic.live.monitor import Sample
+from agent_magic.live import Sample
 from agent_magic.measure.frames import KERNEL
 from agent_magic.record import AttemptEnded, RunRecord
 from agent_magic.show.charts.dashboard import BINS, moments_of, run_dashboard

@@ -10,10 +10,8 @@ from typing import Any
 import pytest
 
 from agent_magic.api import Run
-from agent_magic.show import Explorer
+from agent_magic.show import Explorer, Panel, make_live_view
 from agent_magic.show.displays import in_output, view_of
-from agent_magic.show.explore import Panel
-from agent_magic.show.live import make_live_view
 from tests.show.story import business_run
 
 VIEW = "application/vnd.jupyter.widget-view+json"

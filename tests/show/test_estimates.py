@@ -5,11 +5,11 @@ from __future__ import annotations
 import agent_magic as am
 from agent_magic import TokenPrice
 from agent_magic.api import Ledger
-from agent_magic.forecast.estimate.value import outlay
+from agent_magic.forecast import outlay
 from agent_magic.live import foresee
 from agent_magic.record import Answer, Past, Usage
-from agent_magic.show.estimates import estimate_page, headline, price_line
-from agent_magic.show.page import Page
+from agent_magic.show import Page, estimate_page, price_line
+from agent_magic.show.estimates import headline
 from tests.record.histories import answered
 
 MODEL = "claude-haiku-5-5"

@@ -12,13 +12,12 @@ import pytest
 import agent_magic as am
 from agent_magic import Agent, Policy
 from agent_magic.api import Run
-from agent_magic.declare import Plan
-from agent_magic.declare.units import seconds
+from agent_magic.declare import Plan, seconds
 from agent_magic.errors import AgentMagicError
 from agent_magic.live import Earlier
 from agent_magic.measure import Setting, Trial
-from agent_magic.show import Choice, Explorer
-from agent_magic.show.explore import RECORDED, Panel, cell_of, choice_of
+from agent_magic.show import Choice, Explorer, Panel
+from agent_magic.show.explore import RECORDED, cell_of, choice_of
 from tests.live.virtual import Reply, drive
 from tests.measure.test_trial import trial
 from tests.show.story import business_run, finished_run, layered_plan

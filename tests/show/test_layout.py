@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic.declare import Plan
+from agent_magic.show import Layout
 from agent_magic.show.graph import layout as room
 from agent_magic.show.graph import wasi
-from agent_magic.show.graph.layout import Grid, Layout, lay_out, layout_source
+from agent_magic.show.graph.layout import Grid, lay_out, layout_source
 from tests.show.story import business_plan, layered_plan, plan_of
 
 

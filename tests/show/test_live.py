@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from agent_magic.engine.health import Health
+from agent_magic.engine import Health
 from agent_magic.record import AgentReady, AttemptStarted, Event, RunRecord
-from agent_magic.show import Feed, cards_layout, details_of
-from agent_magic.show.graph.groups import sheet_of
-from agent_magic.show.live import VERBS, LiveView, make_live_view
+from agent_magic.show import Feed, cards_layout, details_of, make_live_view, sheet_of
+from agent_magic.show.live import VERBS, LiveView
 from agent_magic.show.live.feed import AGAIN, MOST_CHARS, Around
 from tests.show.story import (
     REQUEST,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agent_magic.api import Run
-from agent_magic.show.bundles import advice_page
-from agent_magic.show.page import WIDTH, Column, Fold, Line, Page, Table, Words, columns_of
+from agent_magic.show import Page, advice_page, columns_of
+from agent_magic.show.page import WIDTH, Column, Fold, Line, Table, Words
 from tests.show.story import business_run
 from tests.show.test_pictures import HOSTILE
 from tests.show.test_values import Seen

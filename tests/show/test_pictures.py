@@ -14,11 +14,20 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic.record import AgentEnded, AgentReady, AttemptStarted, RunRecord
-from agent_magic.show import INKS, cards_layout, picture, run_timeline, scene_of, static_bundle
-from agent_magic.show.graph.scene import Scene, node_view
+from agent_magic.show import (
+    INKS,
+    STATES,
+    Theme,
+    cards_layout,
+    node_view,
+    picture,
+    run_timeline,
+    scene_of,
+    static_bundle,
+)
+from agent_magic.show.graph.scene import Scene
 from agent_magic.show.graph.svg import MARGIN, PAGE_W, SCROLLED_W, draw, picture_width, plot_of
-from agent_magic.show.states import STATES
-from agent_magic.show.theme import Theme, attributes_for_classes
+from agent_magic.show.theme import attributes_for_classes
 from tests.show.story import (
     REQUEST,
     answered,

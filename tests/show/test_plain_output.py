@@ -12,7 +12,7 @@ import agent_magic as am
 from agent_magic import Agent, Policy
 from agent_magic.api import Run
 from agent_magic.declare import Plan
-from agent_magic.forecast.estimate.value import Outlay
+from agent_magic.forecast import Outlay
 from agent_magic.record import (
     AgentEnded,
     AgentReady,
@@ -31,19 +31,24 @@ from agent_magic.show import (
     Choice,
     Explorer,
     Feed,
+    LineView,
+    Markdown,
+    budget_note,
     capped_note,
     cards_layout,
+    closing,
     context_card,
+    context_notes,
     declaration_card,
     details_of,
+    estimate_page,
     frame_text,
+    outlay_line,
     plan_picture,
+    result_bundle,
     static_bundle,
 )
-from agent_magic.show.estimates import estimate_page, outlay_line, prices_page
-from agent_magic.show.notes import budget_note, closing, context_notes
-from agent_magic.show.terminal import LineView
-from agent_magic.show.values import Markdown, result_bundle
+from agent_magic.show.estimates import prices_page
 from tests.show.calling import arguments_of, calling_run
 from tests.show.story import MODEL, record_of
 

@@ -10,12 +10,10 @@ import pytest
 
 import agent_magic as am
 from agent_magic.measure.metrics import source_of
-from agent_magic.record import RunRecord
-from agent_magic.record.answer import Source
-from agent_magic.show import Feed, cards_layout, details_of, run_text, scene_of
+from agent_magic.record import RunRecord, Source
+from agent_magic.show import Feed, cards_layout, details_of, groups_of, run_text, scene_of, states_of
 from agent_magic.show.run_page import run_page
-from agent_magic.show.states import MEANINGS, SOURCES, badge_of, source_word, states_of
-from agent_magic.show.terminal import groups_of
+from agent_magic.show.states import MEANINGS, SOURCES, badge_of, source_word
 from tests.live.virtual import Reply, drive
 from tests.show.story import record_of
 

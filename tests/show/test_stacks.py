@@ -10,12 +10,11 @@ import pytest
 import agent_magic as am
 from agent_magic import Policy
 from agent_magic.record import AgentEnded, AgentReady, AttemptStarted, Event, RunEnded
-from agent_magic.show import Feed, details_of, picture, run_text, scene_of
-from agent_magic.show.graph.groups import group_texts, sheet_of
+from agent_magic.show import Feed, details_of, groups_of, picture, run_text, scene_of, sheet_of
+from agent_magic.show.graph.groups import group_texts
 from agent_magic.show.graph.scene import Faces, is_large
 from agent_magic.show.run_page import run_page
 from agent_magic.show.states import state_of
-from agent_magic.show.terminal import groups_of
 from agent_magic.show.text import counts_line
 from tests.live.virtual import Reply, drive
 from tests.show.story import REQUEST, answered, broken, each_plan, finished_run, record_of

@@ -6,7 +6,8 @@ import pytest
 
 from agent_magic import Policy
 from agent_magic.api import Agent, Plan
-from agent_magic.engine.health import Health, Thresholds, Watch, health_of, record_health
+from agent_magic.engine import Health
+from agent_magic.engine.health import Thresholds, Watch, health_of, record_health
 from agent_magic.engine.pacing.class_pacer import LimitUse
 from agent_magic.errors import Rejected
 from agent_magic.show.live.feed import strip_of

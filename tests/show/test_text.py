@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 import agent_magic as am
 from agent_magic import Agent, Policy
-from agent_magic.declare import Plan
-from agent_magic.declare.units import UNKNOWN, count, dollars, seconds, times
+from agent_magic.declare import Plan, dollars, seconds
+from agent_magic.declare.units import UNKNOWN, count, times
 from agent_magic.measure import summarize
-from agent_magic.show import declaration_card, plan_picture, run_text
-from agent_magic.show.graph import digraph
+from agent_magic.show import declaration_card, digraph, one_line, plan_picture, plan_text, run_text
 from agent_magic.show.markup import escape, fit, fit_end, width_px
-from agent_magic.show.text import one_line, plan_text, result_facts, took
+from agent_magic.show.text import result_facts, took
 from tests.live.virtual import Reply, drive
 from tests.show.story import business_plan, business_run, each_plan, finished_run, layered_plan, plan_of
 from tests.show.test_pictures import HOSTILE

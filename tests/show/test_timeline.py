@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent_magic.record import AgentReady, AttemptEnded, AttemptStarted, Price
-from agent_magic.show.graph.groups import sheet_of
-from agent_magic.show.graph.timeline import MOST_BINS, SHADES, Bar, Shades, axis_for, grouped_timeline, tone_of_row
+from agent_magic.show import Shades, sheet_of
+from agent_magic.show.graph.timeline import MOST_BINS, SHADES, Bar, axis_for, grouped_timeline, tone_of_row
 from tests.show.story import REQUEST, finished_run, layered_plan
 
 if TYPE_CHECKING:

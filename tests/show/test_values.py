@@ -14,8 +14,8 @@ from agent_magic import Agent
 from agent_magic.declare import Plan
 from agent_magic.record import AgentEnded, AgentReady, Answer, AttemptEnded, AttemptStarted, Price, Usage
 from agent_magic.record.display import clean
-from agent_magic.show import texts_html
-from agent_magic.show.values import MOST_CHARS, Markdown, folded, markdown_html, result_bundle, result_text
+from agent_magic.show import Markdown, result_bundle, texts_html
+from agent_magic.show.values import MOST_CHARS, folded, markdown_html, result_text
 from tests.show.story import MODEL, REQUEST, business_run, record_of
 from tests.show.test_pictures import HOSTILE
 

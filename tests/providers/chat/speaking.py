@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import agent_magic as am
-from agent_magic.providers.base import Stream
+from agent_magic.providers import Stream
 from agent_magic.record import Answer, Request
 from tests.providers.wire import Server, reply, serving
 

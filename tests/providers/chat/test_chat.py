@@ -25,7 +25,7 @@ from agent_magic.errors import (
     Rejected,
     Unreachable,
 )
-from agent_magic.providers.base import Stream
+from agent_magic.providers import Stream
 from agent_magic.providers.capabilities import WORDS
 from agent_magic.providers.chat.errors import duration_s, read_headers
 from agent_magic.record import Message, Request
