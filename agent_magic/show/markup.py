@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -60,7 +61,7 @@ def _width_em(char: str) -> float:
 
 def width_px(text: str, size_px: float, *, bold: bool = False) -> float:
     """Estimate the width without the font, too wide rather than too narrow."""
-    return sum(map(_width_em, text)) * size_px * (1.07 if bold else 1.0)
+    return math.fsum(map(_width_em, text)) * size_px * (1.07 if bold else 1.0)
 
 
 def fit(text: str, most_px: float, size_px: float, *, bold: bool = False) -> str:
