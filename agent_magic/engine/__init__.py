@@ -40,9 +40,8 @@ reason in the same conversation. While a step calls a function (`Call`), it hold
 * `conductor` decides which step is next: the longest remaining path first, slots, deadlines, retries.
 * `admission/` decides whether there is room: the pacer (`pacing/`), the budget, the breakers, the leaders of the prompt
   cache, the key, the slots of the session.
-* `requests.py` writes the requests and bounds the usage of each, `calls.py` has functions
-  called between turns.
-* `run.py` brings them together and records the events.
+* `requests` writes the requests and bounds the usage of each, `calls` has functions called between turns.
+* `run` brings them together, settles what was reserved, and records the events.
 
 ## Laws
 
