@@ -67,7 +67,7 @@ FRAMES: Final = (
     Frame("run.utilization()", "measure.service.UTILIZATION", "A row per model, then `(all)`."),
     Frame("run.slo()", "measure.service.SLO", "A row per target. `attrs['verdict']` sums them up."),
     Frame("run.alerts, run.would_alert(...)", "measure.frames.ALERTS", "A row per time that a rule was broken."),
-    Frame("run.dead", "measure.dead.DEAD", "A row per agent that failed for good, in plan order."),
+    Frame("run.dead", "measure.service.DEAD", "A row per agent that failed for good, in plan order."),
     Frame("run.kernel", "measure.frames.KERNEL", "A row per sample of the kernel; none of a run from a file."),
     Frame("am.compare(a, b).frame", "measure.compare.COMPARISON", "A row per agent of either run, then `(all)`."),
     Frame('run.score("label.mood", truth=...)', "measure.scores.SCORE", "A row per metric; `run.judge` has the same."),
@@ -92,7 +92,7 @@ FRAMES: Final = (
     Frame("am.tiers(...).frame", "forecast.capacity.TIERS", "A row per rate of jobs."),
     Frame("am.tiers(...).without_region(2)", "forecast.capacity.LOST", "A row per rate: what losing a region does."),
     Frame("am.Ledger().runs", "measure.frames.RUNS", "A row per run of the ledger, the newest first."),
-    Frame("am.Ledger().dead()", "measure.dead.ALL_DEAD", "A row per failure of the last runs that stands."),
+    Frame("am.Ledger().dead()", "measure.service.ALL_DEAD", "A row per failure of the last runs that stands."),
 )
 
 MEANINGS: Final = {
