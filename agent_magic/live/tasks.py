@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import signal
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakKeyDictionary
@@ -187,6 +189,11 @@ GRACE_S = 0.2
 """Seconds the second interrupt waits: Ctrl-C is often hit twice while a clean-up is under way."""
 
 
+QUIET_S = 0.3
+"""Seconds after the last interrupt in which another one is taken for the same: Stop is often pressed twice. Later it
+would meet ipykernel on its way to reply, and the cell would never end in the page."""
+
+
 def stopped() -> str:
     return "stopped"
 
@@ -206,6 +213,7 @@ async def interruptible(work: Coroutine[Any, Any, T], *, message: Callable[[], s
         # Not before our handler is set: Python's own could raise in between and leave a task without an owner.
         watch.task = loop.create_task(work)
         await watch.finish(watch.task)
+        await watch.quiet()
     finally:
         watch.restore()
     if watch.presses:
@@ -230,11 +238,13 @@ class _Watch:
     task: asyncio.Task[Any] | None = field(default=None, kw_only=True)
     before: Handler | None = field(default=None, kw_only=True)
     presses: int = field(default=0, kw_only=True)
+    pressed_s: float = field(default=-math.inf, kw_only=True)
     is_open: bool = field(default=True, kw_only=True)
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
         if self.is_open:
             self.presses += 1
+            self.pressed_s = time.monotonic()
             # Unlike `call_soon`, this wakes a loop that waits on the network.
             self.loop.call_soon_threadsafe(self._stop)
         if callable(self.before) and (isinstance(self.before, _Watch) or not self.is_open):
@@ -262,6 +272,11 @@ class _Watch:
                 # As with a plain `await`, the work decides the outcome; if it is over, nothing is left to decide.
                 if not task.cancel():
                     raise
+
+    async def quiet(self) -> None:
+        """Wait until `QUIET_S` have passed since the last interrupt."""
+        while (left_s := self.pressed_s + QUIET_S - time.monotonic()) > 0:  # noqa: ASYNC110 - each interrupt moves it
+            await asyncio.sleep(left_s)
 
     def _stop(self) -> None:
         if self.task is not None:

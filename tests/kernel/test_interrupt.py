@@ -108,6 +108,28 @@ def test_second_interrupt_ends_the_wait():
     asyncio.run(main())
 
 
+def test_an_interrupt_right_after_the_end_is_the_same_one():
+    """Stop that is pressed twice is one Stop, also if the work has ended in between."""
+
+    async def ends(again):
+        asyncio.get_running_loop().call_soon(interrupt)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            asyncio.get_running_loop().call_later(0.02, lambda: (again.set(), interrupt()))
+
+    async def main():
+        again, wrong = asyncio.Event(), []
+        asyncio.get_running_loop().set_exception_handler(lambda _, told: wrong.append(told))
+        with pytest.raises(KeyboardInterrupt):
+            await interruptible(ends(again))
+        await again.wait()
+        await asyncio.sleep(0)
+        return wrong
+
+    assert [] == asyncio.run(main())
+
+
 def test_an_error_of_the_cleanup_is_the_cause():
     """An error raised while stopping is kept as the cause of the `KeyboardInterrupt`."""
 

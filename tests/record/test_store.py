@@ -30,6 +30,7 @@ from agent_magic.errors import LedgerError
 from agent_magic.record import Busy, CallEnded, CallStarted, LedgerFile, Owner, Prices, SqliteLedger
 from agent_magic.record.ledger.base import CallKey, Doubt
 from agent_magic.record.ledger.file import carries_a_log, data_folder, default_path
+from agent_magic.record.ledger.lease import SKEW_S
 from agent_magic.record.ledger.rows import MARK, VERSION
 from tests.live.virtual import MODEL, Reply, drive
 from tests.record.conformance import Conformance, always, answer, plan_of, record_of
@@ -266,14 +267,14 @@ def test_a_lost_run_opens(ledger):
 
 
 def test_leases_of_the_living_hold(ledger):
-    """A lease holds while its process is there, on another machine until its time is over, and never for the dead."""
+    """A lease holds while its process is there, elsewhere until its time is over by any clock, never for the dead."""
     first, second = ledger.begin(record_of()), ledger.begin(record_of())
     assert first.ask(0, 1, "k", 0, fresh=False) is None
     assert isinstance(second.ask(0, 1, "k", 0, fresh=False), Busy)
     orphan(ledger, "elsewhere 1 1")
     assert isinstance(second.ask(0, 1, "k", 0, fresh=False), Busy)
     with ledger._store.file.writing() as db:
-        db.execute("UPDATE leases SET until = ?", (time.time() - 1,))
+        db.execute("UPDATE leases SET until = ?", (time.time() - SKEW_S - 1,))
     assert second.ask(0, 1, "k", 0, fresh=False) is None
 
 
