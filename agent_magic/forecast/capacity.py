@@ -161,7 +161,7 @@ _NO_JOB = _Job(1.0, 0.0, 0.0)
 
 def _job_of(forecaster: Forecaster) -> _Job:
     totals, record = forecaster.totals, forecaster.record
-    taken_s = [one.api_s for one in record.facts.answered if one.api_s is not None]
+    taken_s = [one.duration_s for one in record.facts.answered if one.duration_s is not None]
     carried: dict[str, float] = {}
     for at, known in forecaster.evidence.servers.items():
         needs = [one for one in forecaster.evidence.needs_of(at, known.likely) if any(one)]

@@ -458,7 +458,7 @@ def _failure(attempt: Attempt, waited_s: float, *, final: bool, moves: bool) -> 
 
 
 def refusal_s_of(record: RunRecord) -> float:
-    took_s = [one.api_s for one in record.facts.rate_limited if one.api_s is not None]
+    took_s = [one.duration_s for one in record.facts.rate_limited if one.duration_s is not None]
     return median(took_s) if took_s else LOCAL_REFUSAL_S if record.simulated else REFUSAL_S
 
 

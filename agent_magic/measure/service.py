@@ -37,7 +37,7 @@ def percentiles_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
         _spread("total_s", "agents", [one.total_s for one in agents]),
         _spread("queued_s", "agents", [one.queued_s for one in agents]),
         _spread("backoff_s", "agents", [one.backoff_s for one in agents]),
-        _spread("api_s", "requests", [one.api_s for one in requests]),
+        _spread("api_s", "requests", [one.duration_s for one in requests]),
         _spread("ttft_s", "requests", [one.ttft_s for one in requests]),
         _spread("output_tokens_per_s", "requests", [_pace(one) for one in requests]),
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Final, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from agent_magic.record.answer import ESCALATED, PAID_BEFORE, SHARED, TIMED, TURNS, is_same_model
 
@@ -22,43 +22,28 @@ SAVE: Final = "save"
 """In place of a function's name: writing an answer to a file."""
 
 
-@dataclass(slots=True, repr=False)
-class ToolCall:
-    """A view of the events of one call. Times in seconds since the run began; `None` means unknown.
+Began = TypeVar("Began", bound="AttemptStarted | CallStarted")
+Ended = TypeVar("Ended", bound="AttemptEnded | CallEnded")
 
-    `free_s` is when it could have begun, `prints` the output so far.
+
+@dataclass(slots=True, repr=False)
+class Timed(Generic[Began, Ended]):
+    """A view of the first and last event of a request or call. Seconds since the run began; `None` means unknown.
+
+    Attributes:
+        free_s: When its agent could have begun it: ready, or done with what was before.
+        backoff_s: Seconds of backoff from then on after a failure.
     """
 
     agent: str
-    begun: CallStarted
+    begun: Began
     free_s: float
     backoff_s: float = 0.0
-    ended: CallEnded | None = None
-    prints: str = ""
-
-    def __repr__(self) -> str:
-        return f"ToolCall({self.agent!r}, {self.tool}: {self.status})"
-
-    def printed(self, text: str) -> None:
-        self.prints += text
+    ended: Ended | None = None
 
     @property
     def number(self) -> int:
         return self.begun.number
-
-    @property
-    def turn(self) -> int:
-        """Number of the attempt that requested it; 0 for a task."""
-        return self.begun.turn
-
-    @property
-    def tool(self) -> str:
-        """The name of the function."""
-        return self.begun.tool
-
-    @property
-    def arguments(self) -> str:
-        return self.begun.arguments
 
     @property
     def started_s(self) -> float:
@@ -75,11 +60,8 @@ class ToolCall:
 
     @property
     def held_by(self) -> str:
+        """The reason the agent waited before."""
         return self.begun.held_by
-
-    @property
-    def result(self) -> str:
-        return "" if self.ended is None else self.ended.result
 
     @property
     def error(self) -> str | None:
@@ -87,11 +69,47 @@ class ToolCall:
 
     @property
     def kind(self) -> str | None:
+        """The class of the error, such as `RateLimited`, or `cancelled`; `None` for a success."""
         return None if self.ended is None else self.ended.kind
 
     @property
     def source(self) -> Source | None:
         return None if self.ended is None else self.ended.source
+
+    @property
+    def worker(self) -> str:
+        return "" if self.ended is None else self.ended.worker
+
+
+@dataclass(slots=True, repr=False)
+class ToolCall(Timed["CallStarted", "CallEnded"]):
+    """A call of a function: by a response, of a task, or in place of one. `prints` is the output so far."""
+
+    prints: str = ""
+
+    def __repr__(self) -> str:
+        return f"ToolCall({self.agent!r}, {self.tool}: {self.status})"
+
+    def printed(self, text: str) -> None:
+        self.prints += text
+
+    @property
+    def turn(self) -> int:
+        """Number of the attempt that requested it; 0 for a task."""
+        return self.begun.turn
+
+    @property
+    def tool(self) -> str:
+        """The name of the function."""
+        return self.begun.tool
+
+    @property
+    def arguments(self) -> str:
+        return self.begun.arguments
+
+    @property
+    def result(self) -> str:
+        return "" if self.ended is None else self.ended.result
 
     @property
     def is_own(self) -> bool:
@@ -101,10 +119,6 @@ class ToolCall:
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
         return () if self.ended is None else self.ended.artifacts
-
-    @property
-    def worker(self) -> str:
-        return "" if self.ended is None else self.ended.worker
 
     @property
     def is_served(self) -> bool:
@@ -151,29 +165,14 @@ def tools_of(calls: Sequence[ToolCall]) -> str:
 
 
 @dataclass(slots=True, repr=False)
-class Attempt:
-    """A view of the events of one request. Times in seconds since the run began; `None` means unknown.
+class Attempt(Timed["AttemptStarted", "AttemptEnded"]):
+    """One request. `turn` is of its conversation, from 1; a retry has the turn of the failed attempt."""
 
-    Attributes:
-        free_s: When its agent could have sent it: ready, or done with the attempt before.
-        backoff_s: Seconds of backoff from then on after a failure.
-        turn: Turn of the conversation, from 1. A retry has the turn of the failed attempt.
-    """
-
-    agent: str
-    begun: AttemptStarted
-    free_s: float
-    backoff_s: float = 0.0
     turn: int = 1
-    ended: AttemptEnded | None = None
     first_token_s: float | None = None
 
     def __repr__(self) -> str:
         return f"Attempt({self.agent!r}, number {self.number}: {self.status})"
-
-    @property
-    def number(self) -> int:
-        return self.begun.number
 
     @property
     def request(self) -> Request:
@@ -198,30 +197,8 @@ class Attempt:
         return self.begun.granted_s
 
     @property
-    def started_s(self) -> float:
-        return self.begun.at_s
-
-    @property
-    def held_by(self) -> str:
-        """The reason the agent waited before."""
-        return self.begun.held_by
-
-    @property
-    def ended_s(self) -> float | None:
-        return None if self.ended is None else self.ended.at_s
-
-    @property
     def answer(self) -> Answer | None:
         return None if self.ended is None else self.ended.answer
-
-    @property
-    def error(self) -> str | None:
-        return None if self.ended is None else self.ended.error
-
-    @property
-    def kind(self) -> str | None:
-        """The class of the error, such as `RateLimited`, or `cancelled`; `None` for a success."""
-        return None if self.ended is None else self.ended.kind
 
     @property
     def partial(self) -> str:
@@ -238,10 +215,6 @@ class Attempt:
     @property
     def cost_usd(self) -> float | None:
         return None if self.ended is None else self.ended.price.cost_usd
-
-    @property
-    def source(self) -> Source | None:
-        return None if self.ended is None else self.ended.source
 
     @property
     def is_served(self) -> bool:
@@ -273,10 +246,6 @@ class Attempt:
         return self.begun.endpoint
 
     @property
-    def worker(self) -> str:
-        return "" if self.ended is None else self.ended.worker
-
-    @property
     def status(self) -> str:
         """`running`, `succeeded`, `escalated`, `failed` or `cancelled`."""
         if self.ended is None:
@@ -293,10 +262,6 @@ class Attempt:
     @property
     def ttft_s(self) -> float | None:
         return None if self.first_token_s is None else self.first_token_s - self.begun.at_s
-
-    @property
-    def api_s(self) -> float | None:
-        return None if self.ended is None else self.ended.at_s - self.begun.at_s
 
 
 class Asker(Protocol):
@@ -388,7 +353,7 @@ class Facts:
 
     @property
     def api_s(self) -> float:
-        return sum(one.api_s or 0.0 for one in self.attempts)
+        return sum(one.duration_s or 0.0 for one in self.attempts)
 
     @property
     def backoff_s(self) -> float:

@@ -44,7 +44,7 @@ def _attempt_started(record: RunRecord, event: AttemptStarted) -> None:
     backoff_s = 0.0 if result.waits_until_s is None else _end_backoff(result, free_s, event.granted_s)
     result.status = "running"
     turn = _turn(result.attempts, event) if result.attempts else 1
-    result.attempts.append(Attempt(result.name, event, free_s, backoff_s, turn))
+    result.attempts.append(Attempt(result.name, event, free_s, backoff_s, turn=turn))
 
 
 def _turn(before: Sequence[Attempt], event: AttemptStarted) -> int:

@@ -206,7 +206,7 @@ class Told:
         self._plan, self._run, self._told = record.plan, record.uid, dict[str, tuple[str, str]]()
 
     def past(self, attempt: Attempt, *, simulated: bool) -> Past | None:
-        answer, api_s = attempt.answer, attempt.api_s
+        answer, api_s = attempt.answer, attempt.duration_s
         if answer is None or not attempt.is_answered or api_s is None:
             return None
         step = self._plan[attempt.agent]

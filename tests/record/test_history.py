@@ -45,7 +45,7 @@ def test_only_complete_measured_answers_count(told):
         for one in record.attempts
         if one.answer is not None and one.status == "succeeded" and one.source in {"live", "simulated"}
     ]
-    assert [(one.agent, one.api_s, one.source == "simulated") for one in good] == [
+    assert [(one.agent, one.duration_s, one.source == "simulated") for one in good] == [
         (row.agent, row.api_s, row.simulated) for row in answers_of(record)
     ]
     history = History()

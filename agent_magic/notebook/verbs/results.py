@@ -109,7 +109,7 @@ def _errors(result: AgentResult) -> list[Block]:
             f"{one.number}",
             UNKNOWN if one.status_code is None else f"{one.status_code}",
             seconds(one.queued_s + one.backoff_s),
-            seconds(one.api_s),
+            seconds(one.duration_s),
             one.error or one.status,
         )
         for one in result.attempts

@@ -490,7 +490,7 @@ class SqliteJournal:
         reason, output = answer.stop_reason if answer else None, usage.output_tokens if usage else None
         end = (
             *(state, event.source, reason, event.at_s, usage.total_input_tokens if usage else None, output),
-            *(attempt.ttft_s, None if answer and answer.batch else attempt.api_s),  # a batch measures no model
+            *(attempt.ttft_s, None if answer and answer.batch else attempt.duration_s),  # a batch measures no model
             *(event.price.cost_usd, saved, event.kind, rows.get((event.agent, event.number))),
         )
         if begun is None:

@@ -446,7 +446,7 @@ def _row(attempt: Attempt) -> list[str]:
     return [
         f"{attempt.number} {attempt.status}",
         seconds(attempt.started_s),
-        seconds(attempt.api_s) if attempt.api_s is not None else "…",
+        seconds(attempt.duration_s) if attempt.duration_s is not None else "…",
         seconds(attempt.ttft_s) if attempt.ttft_s is not None else UNKNOWN,
         count(usage.total_input_tokens) if usage else UNKNOWN,
         count(usage.output_tokens) if usage else UNKNOWN,
