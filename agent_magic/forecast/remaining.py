@@ -189,7 +189,7 @@ def _own_seconds(record: RunRecord, servers: KnownServers) -> dict[tuple[str, st
     found: dict[tuple[str, str], list[float]] = {}
     for agent, result in enumerate(record.results):
         if result.attempts and result.status == "succeeded" and result.source in MEASURED:
-            taken_s = result.attempts[-1].api_s or 0.0
+            taken_s = result.attempts[-1].duration_s or 0.0
             if _at(record, result, servers) is not None:
                 ended_s, usage = result.attempts[-1].ended_s, result.attempts[-1].usage
                 alone = servers.alone(record.uid, ended_s or 0.0, (usage and usage.output_tokens) or 0)

@@ -472,9 +472,10 @@ def _times(result: AgentResult) -> dict[str, float | None]:
 def _attempt_row(attempt: Attempt) -> dict[str, Any]:
     answer = attempt.answer
     return {
-        **_fields(attempt, "agent model status source turn started_s queued_s backoff_s ttft_s api_s error"),
+        **_fields(attempt, "agent model status source turn started_s queued_s backoff_s ttft_s error"),
         **(_fields(attempt.usage, f"{TOKENS} searches") if attempt.usage else {}),
         "attempt": attempt.number,
+        "api_s": attempt.duration_s,
         "held_by": attempt.held_by or None,
         "finished_s": attempt.ended_s,
         "usage_estimated": bool(attempt.usage and attempt.usage.estimated),
