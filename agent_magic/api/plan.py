@@ -30,8 +30,7 @@ from agent_magic.forecast.estimate.value import Estimate, loads_frame, pilot_age
 from agent_magic.forecast.whatif import whatif_frame
 from agent_magic.live.ahead import count_ahead, foresee, statuses, terms_ahead
 from agent_magic.live.playing import lay
-from agent_magic.measure.compare import record_of
-from agent_magic.measure.plans import diff_frame, todo_frame
+from agent_magic.measure.compare import diff_frame, record_of, todo_frame
 from agent_magic.providers.anthropic.models import max_output_tokens
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.engine.alerts import episodes_of, rules_of
 from agent_magic.errors import RunFailed
-from agent_magic.forecast.one_by_one import one_by_one, totals_of
+from agent_magic.forecast.whatif import one_by_one, totals_of
 from agent_magic.measure.compare import check_runs, compared, differences, record_of
 from agent_magic.measure.contexts import contexts_frame
 from agent_magic.measure.each import each_frame

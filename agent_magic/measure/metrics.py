@@ -74,7 +74,7 @@ class Summary:
         why: The most common error, if the circuit breaker ended agents or no agent succeeded; else empty.
         success_rate: Share of the needed steps that succeeded; `None` while the run is active.
         sequential_s: Seconds of the same job one step at a time: measured by a baseline, or simulated from this run.
-            `None` if nothing can be compared; see `agent_magic.forecast.one_by_one`.
+            `None` if nothing can be compared; see `agent_magic.forecast.whatif`.
         speedup: `sequential_s / wall_s`.
         time_saved_pct: `100 * (1 - 1 / speedup)`, in percent of `sequential_s`.
         speedup_basis: `measured` or `simulated`.

@@ -69,6 +69,11 @@ class Setting(NamedTuple):
     model: str | None
     effort: str | None
 
+    @classmethod
+    def of(cls, row: Mapping[Any, Any]) -> Setting:
+        """Return the setting that a row of a frame names."""
+        return cls(*(value if isinstance(value := row.get(name), str) else None for name in cls._fields))
+
     @property
     def label(self) -> str:
         """The setting in a few words."""
@@ -375,21 +380,20 @@ def with_scores(frame: pd.DataFrame, trials: Sequence[Trial], record: RunRecord)
     trial = last_compared(trials)
     models = {one.result.model for one in answers_of(record, trial.target)}
     unchanged = models.pop() if len(models) == 1 else ""
-    measured = {(one["model"], one["effort"]): one for one in trial.frame.astype(object).to_dict("records")}
+    measured = [(Setting.of(one), one) for one in trial.frame.astype(object).to_dict("records")]
     rows: list[dict[str, Any]] = []
     for row in frame.astype(object).to_dict("records"):
-        model, effort = (str(row[name]) if isinstance(row.get(name), str) else None for name in ("model", "effort"))
-        keys = [(model or unchanged, effort)]
-        keys += [("", effort)] if model in (None, unchanged) else []
-        found = next((one for (of, at), one in measured.items() if (_word(of) or "", _word(at)) in keys), None)
+        asked = Setting.of(row)
+        keys = [(asked.model or unchanged, asked.effort)]
+        keys += [("", asked.effort)] if asked.model in (None, unchanged) else []
+        of, found = next((one for one in measured if (one[0].model or "", one[0].effort) in keys), (None, None))
         cost = row["cost_usd"]
         about = f", about ${float(cost) * SAMPLE / trial.rows:.2g}" if isinstance(cost, float) else ""
-        setting = ", ".join(f"{name}=[{value!r}]" for name, value in (("model", model), ("effort", effort)) if value)
+        setting = ", ".join(f"{name}=[{value!r}]" for name, value in asked._asdict().items() if value)
         missing = f"grade {SAMPLE} answers{about}: await run.trial({trial.target!r}, {setting or 'model=[...]'}, ...)"
         numbers = {f"score_{name}": found[name] for name in ("low", "high")} if found else {}
-        of = Setting(_word(found["model"]), _word(found["effort"])).label if found else None
         score = {"score": found["score"]} if found else {}
-        rows.append({**score, **numbers, "score_of": of, "to_score": None if found else missing})
+        rows.append({**score, **numbers, "score_of": of and of.label, "to_score": None if found else missing})
     scores = make_frame(rows, {**dict.fromkeys(SCORED, "Float64"), "score_of": "string", "to_score": "string"})
     joined = frame.assign(**{name: scores[name].set_axis(frame.index) for name in scores.columns})
     joined.attrs.update(frame.attrs)
@@ -401,10 +405,6 @@ FEWEST: Final = 2
 SAMPLE: Final = 20
 """Answers to grade, as a suggestion."""
 SCORED: Final = ("score", "score_low", "score_high")
-
-
-def _word(value: Any) -> str | None:
-    return value if isinstance(value, str) else None
 
 
 def _listed(given: Any) -> list[Any]:
@@ -429,7 +429,4 @@ def _or_none(value: float) -> float | None:
 
 
 def _first(frame: pd.DataFrame) -> Setting | None:
-    if not len(frame):
-        return None
-    model, effort = (None if frame[name].isna().iloc[0] else str(frame[name].iloc[0]) for name in ("model", "effort"))
-    return Setting(model, effort)
+    return next((Setting.of(one) for one in frame.to_dict("records")), None)

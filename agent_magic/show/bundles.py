@@ -75,7 +75,7 @@ NOTHING: Final = " Nothing to apply: give it a larger budget, or fix the problem
 def trial_page(trial: Trial) -> Page:
     places = {one: place for place, one in enumerate(trial.settings)}
     rows = [
-        _setting_row(row, trial.more_words(places[Setting(*(row[name] for name in Setting._fields))]))
+        _setting_row(row, trial.more_words(places[Setting.of(row)]))
         for row in trial.frame.astype(object).where(trial.frame.notna(), None).to_dict("records")
     ]
     pairs = [
@@ -106,14 +106,13 @@ def trial_page(trial: Trial) -> Page:
 
 def _setting_row(row: dict[Any, Any], would_tell: str) -> tuple[str, ...]:
     known = {name: value for name, value in row.items() if _is_known(value)}
-    words = [str(known[name]).replace("claude-", "") for name in Setting._fields if known.get(name)]
     errors = known.get("errors")
     verdict = str(known["verdict"]).replace("undecided", "within noise")
     verdict += f": {would_tell}" if would_tell else ""
     verdict = verdict.replace("unknown", "not graded")
     verdict += f" ({errors} not graded)" if errors and known.get("n") else ""
     return (
-        " · ".join(words) or "as it was",
+        Setting.of(row).label,
         _number(known.get("score")),
         f"{_number(known.get('low'))} to {_number(known.get('high'))}" if known.get("n") else UNKNOWN,
         f"{known.get('n') or 0:,}",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agent_magic.declare.content import PLAIN_TEXT
 from agent_magic.declare.options import AGENT, note_of
 from agent_magic.declare.units import count, plural, seconds
-from agent_magic.measure.plans import needed_rows, todo_words
+from agent_magic.measure.compare import needed_rows, todo_words
 from agent_magic.record.answer import CHARS_PER_TOKEN
 from agent_magic.record.display import single_line
 from agent_magic.show.graph import picture

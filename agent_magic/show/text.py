@@ -11,7 +11,7 @@ from agent_magic.declare.answers.schema import VALUE, is_wrapper, schema_of
 from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.units import UNKNOWN, count, dollars, known, plural, seconds, steps, times
 from agent_magic.forecast.evidence import SURE_BY
-from agent_magic.forecast.one_by_one import MOST_AT_ONCE, totals_of
+from agent_magic.forecast.whatif import MOST_AT_ONCE, totals_of
 from agent_magic.measure.metrics import cost_mark, total_cost
 from agent_magic.record.answer import total_tokens
 from agent_magic.record.display import single_line

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic import Policy
 from agent_magic.api import Plan, Run
-from agent_magic.forecast.one_by_one import MOST_AT_ONCE
+from agent_magic.forecast.whatif import MOST_AT_ONCE
 from agent_magic.measure.compare import measure_against
 from agent_magic.record import AgentReopened
 from agent_magic.show import run_line

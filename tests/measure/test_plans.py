@@ -10,7 +10,7 @@ import pytest
 import agent_magic as am
 from agent_magic.api import Run
 from agent_magic.errors import Rejected
-from agent_magic.measure.plans import DIFF, TODO, todo_markdown
+from agent_magic.measure.compare import DIFF, TODO, todo_markdown
 from tests.live.virtual import Reply, drive
 
 HAIKU = "claude-haiku-5-5"

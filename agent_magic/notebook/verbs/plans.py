@@ -18,7 +18,7 @@ from agent_magic.errors import AgentMagicError
 from agent_magic.forecast.advice.advice import Advice, lint
 from agent_magic.forecast.estimate.value import LOADS, loads_frame, places_words, under_load, verdict_on
 from agent_magic.live.ahead import statuses
-from agent_magic.measure.plans import todo_frame, todo_markdown
+from agent_magic.measure.compare import todo_frame, todo_markdown
 from agent_magic.notebook.command import NAMES, OF_PLAN, CommandContext, Verb, argument, one_of, path_of
 from agent_magic.notebook.declaring import PARSERS, tool_lines_note
 from agent_magic.notebook.files.cells import to_notebook

@@ -89,16 +89,19 @@ def _measured(trial: Trial) -> list[Scored]:
     rows: list[dict[Any, Any]] = trial.frame.to_dict("records")
     found: list[Scored] = []
     for row in rows:
-        words = [str(row[name]).replace("claude-", "") for name in Setting._fields if isinstance(row[name], str)]
+        label = Setting.of(row).label
         if not (is_number(row["score"]) and is_number(row["run_usd"])):
             continue
         score = float(row["score"])
         low, high = (float(row[name]) if is_number(row[name]) else score for name in ("low", "high"))
         ends = row["run_low_usd"], row["run_high_usd"]
         cost_range = (float(ends[0]), float(ends[1])) if all(map(is_number, ends)) else None
-        label, model = " · ".join(words) or "as it was", words[0] if words else "as it was"
         numbers_of = (float(row["run_usd"]), score, low, high, int(row["n"]))
-        found.append(Scored(label, model, *numbers_of, cost_range, is_forecast=False, verdict=str(row["verdict"])))
+        found.append(
+            Scored(
+                label, label.split(" · ")[0], *numbers_of, cost_range, is_forecast=False, verdict=str(row["verdict"])
+            )
+        )
     return found
 
 

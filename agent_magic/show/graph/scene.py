@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from agent_magic.declare.race import BEATEN
 from agent_magic.declare.subplan import BOX
 from agent_magic.declare.units import UNKNOWN, count, dollars, seconds
-from agent_magic.forecast.one_by_one import MOST_AT_ONCE, totals_of
+from agent_magic.forecast.whatif import MOST_AT_ONCE, totals_of
 from agent_magic.measure.metrics import longest_chain, source_of
 from agent_magic.record.answer import total_tokens, total_usd
 from agent_magic.record.display import single_line

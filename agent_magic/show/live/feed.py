@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agent_magic.declare.units import count, dollars, plural
 from agent_magic.engine.health import Thresholds
 from agent_magic.engine.pacing.limits import DIMENSIONS
-from agent_magic.forecast.one_by_one import MOST_AT_ONCE, totals_of
+from agent_magic.forecast.whatif import MOST_AT_ONCE, totals_of
 from agent_magic.measure.metrics import joined, source_of
 from agent_magic.record.answer import SHARED
 from agent_magic.record.display import single_line
