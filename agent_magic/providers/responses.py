@@ -1,4 +1,4 @@
-"""Responses of any API: how long to wait, whether to retry, encodings, sizes, complete JSON; and failed connections."""
+"""Responses of any API: how long to wait, whether to retry, encodings, sizes, counts, ends; and failed connections."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ import math
 import os
 import re
 import ssl
+from codecs import BOM_UTF8
+from collections.abc import Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.declare.values import sendable
 from agent_magic.engine.pacing.limits import MOST
-from agent_magic.errors import DeclarationError, Truncated, Unreachable, Unreadable
+from agent_magic.errors import DeclarationError, Overloaded, Truncated, Unreachable, Unreadable
 from agent_magic.machine import in_browser
+from agent_magic.record.answer import TOOL_USE
 from agent_magic.record.secret_scan import masked
 from agent_magic.record.secret_scan import secrets_of as secrets_in
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Generator, Iterator, Mapping
+    from collections.abc import AsyncIterator, Generator, Iterator
 
     from httpx2 import Request, Response
 
@@ -123,7 +127,7 @@ def naming_encoding(headers: Mapping[str, str]) -> Generator[None]:
 
     try:
         yield
-    except (ValueError, httpx2.DecodingError, Unreadable) as error:
+    except (ValueError, httpx2.DecodingError, Unreadable, Truncated) as error:
         named = headers.get("content-encoding", "").lower()
         is_wrong = isinstance(error, httpx2.DecodingError)
         if in_browser() or not (
@@ -156,6 +160,99 @@ def with_options(found: dict[str, Any], options: dict[str, Any], called: Mapping
     return found | extra
 
 
+MOST_TOKENS: Final = 10_000_000
+"""Ten times the longest context: a larger number is no count."""
+
+
+def count_of(said: Any, most: int = MOST_TOKENS) -> int | None:
+    """Return a count of tokens; `None` if it is none. JSON knows no integers: 7.0 is 7."""
+    if type(said) is float and said.is_integer():
+        said = int(said)
+    return said if type(said) is int and 0 <= said <= most else None
+
+
+ENDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(["stop", "eos", "eos_token", "complete"], "end_turn"),
+    **dict.fromkeys(["length", "model_length", "max_tokens"], "max_tokens"),
+    **dict.fromkeys(["tool_calls", "tool_call", "function_call"], TOOL_USE),
+    **dict.fromkeys(["content_filter", "sensitive", "safety", "recitation", "blocklist", "spii"], "refusal"),
+    **dict.fromkeys(["prohibited_content", "error_toxic"], "refusal"),
+}
+"""Reasons for the end of an answer by the words of other vendors; further words are passed on unchanged.
+
+Source: the pages of OpenAI, Mistral, Cohere, Google and Zhipu on their APIs.
+"""
+ABANDONED: Final = frozenset(
+    {"error", "abort", "timeout", "network_error", "insufficient_system_resource", "malformed_function_call"}
+)
+"""Words in the place of a reason for what is no answer: the server failed in the middle of it.
+
+Source: the pages of OpenRouter, vLLM, Cohere, Zhipu, DeepSeek and Google on their APIs.
+"""
+
+
+def end_of(said: object) -> str | None:
+    """Return why an answer ended, or raise `Overloaded` if the server gave it up."""
+    reason = word(said)
+    if reason and reason.lower() in ABANDONED:
+        raise Overloaded(f"The server abandoned the answer ({reason}).", status=500)
+    return None if not reason else ENDS.get(reason.lower(), reason)
+
+
+def with_own_ids(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return blocks in which each call has an id of its own: results go back by it.
+
+    Some servers send a call again, whole or in part, under the id that it has. It is called once.
+    """
+    kept: list[dict[str, Any]] = []
+    calls: dict[str, list[dict[str, Any]]] = {}
+    free = (name for name in map("call_{}".format, count()) if all(one.get("id") != name for one in blocks))
+    for one in blocks:
+        if one.get("type") == TOOL_USE:
+            given: Any = one.get("id")
+            is_named = isinstance(given, str) and bool(given)
+            alike = calls.setdefault(given, []) if is_named else []
+            again = next((each for each in alike if _is_again(each, one)), None)
+            if again is not None:
+                again["input"] = again.get("input") or one.get("input")
+                continue
+            if alike or not is_named:
+                one["id"] = next(free)
+            alike.append(one)
+        kept.append(one)
+    return kept
+
+
+def _is_again(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    given, asked = one.get("input"), other.get("input")
+    return one.get("name") == other.get("name") and (given == asked or not given or not asked)
+
+
+class Opening:
+    """Keeps what a response sent before its first event: it may be a whole answer, an error, or a page."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] | None = []
+
+    def over(self) -> None:
+        self._pieces = None
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self._pieces or ())
+
+    async def read(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield chunks up to the end of an answer in one piece: some servers never end the response."""
+        async for chunk in bounded(chunks):
+            if self._pieces is None:
+                yield chunk
+                continue
+            self._pieces.append(chunk if self._pieces else chunk.removeprefix(BOM_UTF8))
+            yield self._pieces[-1]
+            if self._pieces and is_json(self.body):
+                return
+
+
 def is_json(body: bytes) -> bool:
     if not (body.lstrip().startswith(b"{") and body.rstrip().endswith(b"}")):
         return False
@@ -164,16 +261,6 @@ def is_json(body: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
-
-
-async def read_json(chunks: AsyncIterator[bytes]) -> bytes:
-    """Return a body up to the end of its JSON object: some servers never end the response."""
-    body = b""
-    async for chunk in bounded(chunks):
-        body += chunk
-        if is_json(body):
-            break
-    return body
 
 
 EXCERPT = 200

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from decimal import Decimal
 from typing import Any
 
@@ -15,6 +16,7 @@ from pydantic import BaseModel
 
 from agent_magic import Agent, Policy
 from agent_magic.declare import Plan
+from agent_magic.providers.responses import with_own_ids
 from agent_magic.show import capped_note
 from tests.providers.test_claude import meet, one
 from tests.providers.wire import BEGIN, REASON, STOP, delta, event, reply
@@ -83,6 +85,55 @@ def test_a_call_has_the_digits_that_the_model_wrote():
     record, _ = meet(answer, Plan((Agent("a", "x", tools=[pay]),)))
     assert "done" == record["a"].text
     assert [(Decimal("10000000000000000.01"), 9007199254740993)] == seen
+
+
+CALLS = st.fixed_dictionaries(
+    {
+        "type": st.just("tool_use"),
+        "id": st.sampled_from(["a", "call_0", "call_1", "", None]),
+        "name": st.sampled_from("fg"),
+        "input": st.sampled_from([{}, {"n": 1}, {"n": 2}]),
+    }
+)
+
+
+@given(st.lists(CALLS | st.just({"type": "text", "text": "x"}), max_size=6))
+def test_each_call_has_an_id_of_its_own_and_is_made_once(blocks: list[dict[str, Any]]):
+    """Whatever ids a server gives: what it sends again under one id is one call, and no other call is lost."""
+    kept = with_own_ids(deepcopy(blocks))
+    calls = [one for one in kept if one["type"] == "tool_use"]
+    assert len(calls) == len({one["id"] for one in calls})
+    assert all(one["id"] for one in calls)
+    assert [one for one in blocks if one["type"] == "text"] == [one for one in kept if one["type"] == "text"]
+    asked = [one for one in blocks if one["type"] == "tool_use"]
+    said = {(one["id"], one["name"], one["input"].get("n")) for one in asked if one["id"]}
+    nameless = [one for one in asked if not one["id"]]
+    told = {(id_, name) for id_, name, _ in said}
+    least = sum(max(1, len({n for i, f, n in said if (i, f) == (id_, name) and n})) for id_, name in told)
+    assert least + len(nameless) == len(calls)
+
+
+def test_a_call_that_is_sent_twice_is_made_once():
+    """Under one id, by a gateway that repeats it: a mail is sent once."""
+    seen: list[int] = []
+
+    def send(n: int) -> str:
+        """Send a mail."""
+        seen.append(n)
+        return "sent"
+
+    block = event(
+        "content_block_start", index=0, content_block={"type": "tool_use", "id": "t", "name": "send", "input": {"n": 1}}
+    )
+    again = block.replace(b'"index": 0', b'"index": 1')
+    bodies = [BEGIN + block + again + stopped("tool_use"), BEGIN + opened(0) + delta("done") + REASON + STOP]
+
+    async def answer(writer: Any, number: int) -> None:
+        writer.write(reply(bodies[number - 1]))
+        await writer.drain()
+
+    _, server = meet(answer, Plan((Agent("a", "x", tools=[send]),)))
+    assert ([1], 2) == (seen, server.calls)
 
 
 def test_a_typed_answer_stands_in_several_blocks():

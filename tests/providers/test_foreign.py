@@ -20,7 +20,7 @@ from agent_magic.errors import Unreadable
 from agent_magic.live import Driver
 from agent_magic.providers import retry_after_s
 from agent_magic.providers.anthropic import stream as reading
-from agent_magic.providers.responses import LONGEST_WAIT_S
+from agent_magic.providers.responses import ABANDONED, LONGEST_WAIT_S
 from agent_magic.record import Request
 from tests.providers.test_claude import KEY, meet, one, quick, within  # noqa: F401 - a fixture is used by its name
 from tests.providers.wire import (
@@ -190,6 +190,58 @@ ANSWERS = {
         5,
     ),
     "a model that is no word": (reply(start_with(model=["x"]) + OPEN + TEXT + REASON + STOP), "hello world", 10, 5),
+    "bytes that are no UTF-8": (reply(WHOLE.replace(b"hello", b"h\xffllo")), "h\ufffdllo world", 10, 5),
+    "a last event without its blank line": (
+        reply((BEGIN + OPEN + TEXT + CLOSE + REASON).rstrip()),
+        "hello world",
+        10,
+        5,
+    ),
+    "types in the names alone": (
+        reply(b"\n".join(line.replace(b'"type": "message_', b'"x": "') for line in WHOLE.split(b"\n"))),
+        "hello world",
+        10,
+        5,
+    ),
+    "no blank lines, and no names": (
+        reply(b"".join(line + b"\n" for line in WHOLE.split(b"\n") if line.startswith(b"data"))),
+        "hello world",
+        10,
+        5,
+    ),
+    "signs of life": (
+        reply(
+            WHOLE.replace(
+                b"\n\n",
+                b"\n\nevent: heartbeat\ndata: still here\n\nevent: content_block_delta\ndata: null\n\ndata:\n\n"
+                b"data: []\n\ndata: keep-alive\n\n",
+            )
+        ),
+        "hello world",
+        10,
+        5,
+    ),
+    "pieces of nothing": (
+        reply(
+            BEGIN
+            + OPEN
+            + event("content_block_delta", index=0, delta=None)
+            + delta(None)
+            + TEXT
+            + event("message_start", message=None)
+            + REASON
+        ),
+        "hello world",
+        10,
+        5,
+    ),
+    "counts with a point": (
+        reply(WHOLE.replace(b'"input_tokens": 10', b'"input_tokens": 10.0').replace(b": 5}", b": 5.0}")),
+        "hello world",
+        10,
+        5,
+    ),
+    "an error in place of a second reason": (reply(WHOLE[: -len(STOP)] + ending("error")), "hello world", 10, 5),
     "usage that is a list": (
         reply(
             start_with(usage=[1]) + OPEN + TEXT + event("message_delta", delta={"stop_reason": "end_turn"}, usage="")
@@ -249,6 +301,33 @@ def test_a_stop_reason_that_is_no_word_ends_an_answer_all_the_same(reason):
     """The run goes on, and the frames can be made."""
     record, _ = meet(reply(BEGIN + OPEN + TEXT + ending(reason, output_tokens=5) + STOP))
     assert ("succeeded", str(reason)) == (record["a"].status, record["a"].stop_reason)
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"), [("stop", "end_turn"), ("length", "max_tokens"), ("MAX_TOKENS", "max_tokens")]
+)
+def test_a_stop_reason_of_another_vendor_is_read(reason, expected):
+    """Gateways pass on the words of the model behind them: a cut answer is told as one."""
+    record, _ = meet(reply(BEGIN + OPEN + TEXT + ending(reason, output_tokens=5) + STOP))
+    assert ("succeeded", expected) == (record["a"].status, record["a"].stop_reason)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("reason", sorted(ABANDONED))
+def test_what_a_server_gives_up_is_no_answer(reason):
+    """It says so in the place of a reason: it is asked again, and nothing is kept as an answer."""
+    record, server = meet(reply(BEGIN + OPEN + TEXT + ending(reason, output_tokens=5) + STOP), policy=Policy(2))
+    assert ("failed", None, 3) == (record["a"].status, record["a"].stop_reason, server.calls)
+    assert f"abandoned the answer ({reason})" in str(record["a"].error)
+
+
+@pytest.mark.parametrize(("later", "final"), [(0, True), (10, True), (7, False), (12, True)])
+def test_an_input_that_falls_is_not_settled(later, final):
+    """The larger count stays, marked as an estimate: either may be billed. 0 is no count, and counts may rise."""
+    start = start_with(usage={"input_tokens": 10, "output_tokens": 1})
+    record, _ = meet(reply(start + OPEN + TEXT + ending("end_turn", input_tokens=later, output_tokens=5) + STOP))
+    usage = record["a"].usage
+    assert (max(10, later), 5, final) == (usage.input_tokens, usage.output_tokens, usage.is_final)
 
 
 def test_a_category_that_is_no_word_is_written_as_one():

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-from codecs import BOM_UTF8
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -20,10 +19,20 @@ from typing import TYPE_CHECKING, Any, cast
 from agent_magic.declare.answers.lenient import written
 from agent_magic.declare.signature import as_input
 from agent_magic.declare.values import sendable
-from agent_magic.errors import Truncated, Unreadable
+from agent_magic.errors import CallError, Truncated, Unreadable
 from agent_magic.providers.anthropic.errors import note_response, raised_by_sdk
 from agent_magic.providers.base import Stream
-from agent_magic.providers.responses import bounded, excerpt, is_json, naming_encoding, word
+from agent_magic.providers.events import events_of, values_in
+from agent_magic.providers.responses import (
+    MOST_TOKENS,
+    Opening,
+    count_of,
+    end_of,
+    excerpt,
+    naming_encoding,
+    with_own_ids,
+    word,
+)
 from agent_magic.record.answer import CUT, PAUSED, TOOL_USE, TURNS, Answer, Citation, Usage
 from agent_magic.record.results import REFUSED
 
@@ -42,8 +51,6 @@ _NO_FIELDS: Json = {}
 EVENTS, PAGE = "text/event-stream", "text/html"
 IN_ONE_PIECE = frozenset({"application/json", PAGE})
 """No stream, unless the body shows otherwise."""
-MOST_TOKENS = 10_000_000
-"""Ten times the longest context: a larger number is no count."""
 BROKEN_OFF = frozenset({PAUSED, *CUT, *REFUSED})
 DRAIN_S = 0.25
 """How long a connection may take to end after a complete answer."""
@@ -66,32 +73,27 @@ def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:
 def named_stream() -> type[AsyncStream[Any]]:
     """Return a stream class of the SDK with raw JSON as events, read with three iterators fewer.
 
-    It also reads servers that omit the `event:` lines. `unread` is the text before the first event.
+    It also reads servers that omit the `event:` lines, or the blank line behind the last one.
     """
     import anthropic
 
     class NamedStream(anthropic.AsyncStream[Any]):
-        unread: list[bytes] | None = None
+        opening: Opening
 
         async def __aiter__(self) -> AsyncIterator[Any]:
-            self.unread = []
-            async for sse in self._decoder.aiter_bytes(self._body()):
-                self.unread = None
-                name = sse.event or _type_of(sse.data)
+            self.opening = Opening()
+            async for name, data in events_of(self.opening.read(self.response.aiter_bytes())):
+                self.opening.over()
                 if name == "error":
-                    raise _told(sse.data, self.response)
-                if name is not None and name != "ping" and sse.data:
-                    yield json.loads(sse.data)
-
-        async def _body(self) -> AsyncIterator[bytes]:
-            async for chunk in bounded(self.response.aiter_bytes()):
-                if self.unread is None:
-                    yield chunk
-                else:
-                    self.unread.append(chunk if self.unread else chunk.removeprefix(BOM_UTF8))
-                    yield self.unread[-1]
-                    if self.unread and is_json(b"".join(self.unread)):
-                        return  # a whole response: some servers never say its end
+                    raise _told(data, self.response)
+                if name == "ping" or data.lstrip()[:1] != "{":
+                    continue  # a sign of life
+                for found in values_in(data) or [json.loads(data)]:
+                    kind = _kind_of(found, name)
+                    if kind == "error":
+                        raise _told(data, self.response)
+                    if kind is not None and kind != "ping":
+                        yield found
 
     return NamedStream
 
@@ -107,13 +109,13 @@ def _told(data: str, response: Response) -> Exception:
     return anthropic.APIStatusError(str(found), response=response, body=found)
 
 
-def _type_of(data: str) -> str | None:
-    """Return the type in the data of an event, which gateways omit in errors."""
-    try:
-        found = fields_of(json.loads(data))
-    except (ValueError, RecursionError):
-        return None
-    return word(found.get("type")) or ("error" if found.get("error") else None)
+def _kind_of(found: Any, name: str) -> str | None:
+    """Return the type of an event: gateways omit it in errors, and may leave it to the name."""
+    event = fields_of(found)
+    kind = word(event.get("type")) or ("error" if event.get("error") else None)
+    if kind is None and name and event:
+        kind = event["type"] = name
+    return kind
 
 
 async def collect(events: AsyncStream[Any], request: Request, stream: Stream) -> Answer:
@@ -127,10 +129,9 @@ async def collect(events: AsyncStream[Any], request: Request, stream: Stream) ->
     try:
         with naming_encoding(headers):
             await _read(events, response, (named, kind), message, stream)
-    except (AttributeError, TypeError) as error:  # the fields of an event were not checked before
-        if stream.answer is None:
-            raise Unreadable(f"An event of the stream is not the API's: {excerpt(error)}.") from None
-    return stream.answer or message.answer(stream)
+            return stream.answer or message.answer(stream)
+    except (AttributeError, TypeError):  # the fields of a message in one piece were not checked before
+        raise Unreadable("The message is not the API's.") from None
 
 
 async def _read(
@@ -141,7 +142,7 @@ async def _read(
         whole = await response.aread()
     else:
         await _read_events(events, message, stream)
-        whole = b"".join(cast("Any", events).unread or ()) if is_own else b""
+        whole = cast("Any", events).opening.body if is_own else b""
     if not message.begun and stream.answer is None:
         _read_whole(response, *named, whole.decode("utf-8-sig", "replace"), message, stream)
 
@@ -151,26 +152,31 @@ async def _read_events(events: AsyncStream[Any], message: _Message, stream: Stre
     reading = aiter(events)
     try:
         async for event in reading:
-            if message.see(_as_json(event), stream):
+            if _see(event, message, stream):
                 break
             if stream.answer is not None:
                 await within(ENDING_S, _read_on(reading, message, stream))
                 break
         with suppress(TimeoutError):  # a connection read to its end can serve the next request
             await drain(reading, DRAIN_S)
-    except (Unreadable, *raised_by_sdk()):
+    except (CallError, *raised_by_sdk()):
         if stream.answer is None:
             raise
 
 
 async def _read_on(reading: AsyncIterator[Any], message: _Message, stream: Stream) -> None:
     async for event in reading:
-        if message.see(_as_json(event), stream):
+        if _see(event, message, stream):
             return
 
 
-def _as_json(event: Any) -> Json:
-    return cast("Json", event) if isinstance(event, dict) else event.to_dict(mode="python", warnings=False)
+def _see(event: Any, message: _Message, stream: Stream) -> bool:
+    found = cast("Json", event) if isinstance(event, dict) else event.to_dict(mode="python", warnings=False)
+    try:
+        return message.see(found, stream)
+    except (AttributeError, TypeError):  # its fields were not checked before
+        shown = json.dumps(found, ensure_ascii=False, default=str)
+        raise Unreadable(f"An event of the stream is not the API's: {excerpt(shown)}.") from None
 
 
 def _read_whole(response: Response, named: str, kind: str, body: str, message: _Message, stream: Stream) -> None:
@@ -197,8 +203,9 @@ def answer_of(found: Json, *, simulated: bool) -> Answer:
     stream.replied(200, simulated=simulated)
     try:
         _read_message(found, message, stream)
-    except (AttributeError, TypeError) as error:
-        raise Unreadable(f"A message of the batch is not the API's: {excerpt(error)}.") from None
+    except (AttributeError, TypeError):
+        shown = json.dumps(found, ensure_ascii=False)
+        raise Unreadable(f"A message of the batch is not the API's: {excerpt(shown)}.") from None
     return message.answer(stream)
 
 
@@ -225,9 +232,9 @@ class _Message:
         kind = event.get("type")
         self.begun = True
         if kind == "content_block_delta":
-            delta: Any = event.get("delta")
+            delta: Any = event.get("delta") or _NO_FIELDS
             if delta.get("type") == "text_delta":
-                self.add(event.get("index"), delta.get("text"), stream)
+                self.add(event.get("index"), delta.get("text") or "", stream)
             else:
                 if event.get("index") in self._blocks:
                     self._blocks[event["index"]].deltas.append(delta)
@@ -239,7 +246,7 @@ class _Message:
             if self.stop_reason is not None:
                 return True  # of another message: this one is complete
             self._may_restart = bool(self._blocks or self._before)
-            start: Any = event.get("message")
+            start: Any = event.get("message") or _NO_FIELDS
             self.name(start.get("model"), stream)
             self.count(start.get("usage"), stream)
             stream.opened()
@@ -267,7 +274,8 @@ class _Message:
         made = fields_of(told).get("output_tokens")
         if made is not None:
             is_last = self.stop_reason is not None and not self._restarted
-            self._is_final = is_last and type(made) is int and made == usage.output_tokens
+            fell = count_of(fields_of(told).get("input_tokens")) not in {None, 0, usage.input_tokens}
+            self._is_final = is_last and not fell and count_of(made) == usage.output_tokens is not None
 
     def fill(self, content: Any, stream: Stream) -> None:
         blocks: list[Any] = content or []
@@ -308,7 +316,7 @@ class _Message:
             self._before.append(text)
 
     def end(self, ending: Any) -> None:
-        self.stop_reason = word(ending.get("stop_reason")) or self.stop_reason
+        self.stop_reason = end_of(ending.get("stop_reason")) or self.stop_reason
         runs = self.stop_reason is not None and self.stop_reason not in BROKEN_OFF
         if runs and any(one.fields.get("type") == TOOL_USE for one in self._blocks.values()):
             self.stop_reason = TOOL_USE  # servers that translate for other models use other words for it
@@ -346,8 +354,7 @@ class _Message:
         """Write the content blocks as JSON, to send them back unchanged."""
         found = [block.whole() for block in self._blocks.values()]
         kept = [one for one in found if one and (one.get("type") != "text" or one["text"].strip())]  # no blank text
-        _name_calls(kept)
-        text = written(kept) if kept else None
+        text = written(with_own_ids(kept)) if kept else None
         if text is not None and "\\ud" in text:  # there may be half a character, which could not be sent
             return written(json.loads(sendable(json.dumps(json.loads(text), ensure_ascii=False))))
         return text
@@ -358,16 +365,6 @@ class _Message:
         for block in self._blocks.values():
             if block.is_cited:
                 yield from (citation(block.text, fields_of(one)) for one in block.whole().get("citations") or ())
-
-
-def _name_calls(blocks: list[Json]) -> None:
-    """Give calls a new id if a server gave none, or the same one twice: results go back by it."""
-    taken: set[str] = set()
-    for number, one in enumerate(blocks):
-        if one.get("type") == TOOL_USE:
-            if not isinstance(one.get("id"), str) or not one["id"] or one["id"] in taken:
-                one["id"] = f"call_{number}"
-            taken.add(one["id"])
 
 
 class _Block:
@@ -440,7 +437,8 @@ def counted(said: Any) -> int:
 
 def _count(said: Any, before: int | None, most: int = MOST_TOKENS) -> int | None:
     """Read a count; missing and impossible values change nothing."""
-    return said if type(said) is int and 0 <= said <= most else before
+    found = count_of(said, most)
+    return before if found is None else found
 
 
 def _usage(now: Any, before: Usage, most_output: int) -> Usage:

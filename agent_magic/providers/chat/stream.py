@@ -4,57 +4,48 @@ The server is not trusted. A response with a `finish_reason` is an answer, compl
 even after `[DONE]`. Counts with or after the `finish_reason` are final. A proxy that reconnects may begin again half
 way: earlier text is no part of the answer, and no count covers it.
 
-Lines end with LF, CRLF or CR, and with nothing else that JSON may contain; the last event may lack its blank line.
-Source: the WHATWG's HTML standard, "Server-sent events".
+Some servers send a whole completion in place of a stream, of any content type.
 """
 
 from __future__ import annotations
 
 import asyncio
-import codecs
 import json
-import re
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.answers.lenient import written
 from agent_magic.declare.signature import as_input
 from agent_magic.declare.values import sendable
-from agent_magic.errors import Overloaded, Truncated, Unreadable
+from agent_magic.errors import CallError, Truncated, Unreadable
 from agent_magic.providers.chat.errors import raised_by_transport
-from agent_magic.providers.responses import bounded, excerpt, naming_encoding, read_json, word
+from agent_magic.providers.events import DONE, events_of, values_in
+from agent_magic.providers.responses import (
+    Opening,
+    count_of,
+    end_of,
+    excerpt,
+    naming_encoding,
+    with_own_ids,
+    word,
+)
 from agent_magic.record.answer import TOOL_USE, Answer, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from httpx2 import Response
 
     from agent_magic.providers.base import Stream
+    from agent_magic.providers.events import Event
     from agent_magic.record.request import Request
 
-DONE = "[DONE]"
-_LINE_END = re.compile(r"\r\n|\n|\r(?=[^\n])")
-"""A CR at the end of a piece may be half of a line end, so it waits for the next piece."""
 Json = dict[str, Any]
-STOP_REASONS = {
-    "stop": "end_turn",
-    "length": "max_tokens",
-    "model_length": "max_tokens",
-    "tool_calls": TOOL_USE,
-    "function_call": TOOL_USE,
-    "content_filter": "refusal",
-    "eos": "end_turn",
-    "eos_token": "end_turn",
-    "stop_sequence": "stop_sequence",
-}
-"""By `finish_reason`; other words are passed on unchanged."""
-FAILED = frozenset({"error", "abort"})
 THOUGHTS = ("reasoning_content", "reasoning")
-PAGE = "text/html"
-MOST_TOKENS = 10_000_000
-"""Larger numbers are no counts."""
+TEXTS = frozenset({"text", "output_text", None})
+"""Types of the parts of an answer that are its text."""
+EVENTS, PAGE = "text/event-stream", "text/html"
 ENDING_S = 2.0
 """How long the counts may take after the `finish_reason`."""
 DRAIN_S = 0.25
@@ -73,46 +64,51 @@ async def collect(response: Response, headers: dict[str, str], request: Request,
     """Read to the end; raise `Truncated` without a `finish_reason`, `Unreadable` or `ErrorInside`."""
     completion = Completion(request, word(headers.get("x-request-id")))
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    try:
-        with naming_encoding(headers):
+    with naming_encoding(headers):
+        try:
             await _read(response, kind, completion, stream)
-    except (AttributeError, TypeError, KeyError) as error:  # the fields of a chunk were not checked before
-        if stream.answer is None:
-            raise Unreadable(f"A chunk of the stream is not the API's: {excerpt(error)}.") from None
-    return stream.answer or completion.answer(stream)
+        except (ErrorInside, CallError, *raised_by_transport()):  # behind an answer, which is complete and paid for
+            if stream.answer is None:
+                raise
+        return stream.answer or completion.answer(stream)
 
 
 async def _read(response: Response, kind: str, completion: Completion, stream: Stream) -> None:
-    if kind == PAGE:
-        raise Unreadable("A web page came in place of an answer. Check base_url.")
-    if kind == "application/json" or kind.endswith("+json"):
-        body = await read_json(response.aiter_bytes())
-        found = json.loads(body.decode("utf-8", "replace"))
-        if not (isinstance(found, dict) and cast("Json", found).get("choices")):
-            if _error_in(found):
-                raise ErrorInside(found)
-            raise Unreadable(f"Expected an event stream, got {kind}: {excerpt(body.decode('utf-8', 'replace'))!r}.")
-        completion.see(cast("Json", found), stream)
+    opening = Opening()
+    await _read_events(_over_at_first(opening, response), completion, stream)
+    if completion.begun:
         return
-    await _read_events(events_of(bounded(response.aiter_bytes())), completion, stream)
-    if not completion.begun and kind != "text/event-stream":  # such a one was cut before its first event
-        raise Unreadable(f"Expected an event stream, got {excerpt(kind) or 'no content type'} without events.")
+    body = opening.body.decode("utf-8", "replace")
+    begins = body.lstrip()[:1]
+    named = "no event" if kind == EVENTS else excerpt(kind) or "no content type"
+    if begins in {"{", "["}:
+        for found in values_in(body):
+            _take(found, body, completion, stream)
+        if not completion.begun:
+            raise Unreadable(f"Expected an event stream, got {named}: {excerpt(body)!r}.")
+    elif begins == "<" or kind == PAGE:
+        raise Unreadable("A web page came in place of an answer. Check base_url.")
+    elif completion.strange:
+        raise Unreadable(f"An event of the stream is not the API's: {excerpt(completion.strange)!r}.")
+    elif kind != EVENTS:  # such a one was cut before its first event
+        raise Unreadable(f"Expected an event stream, got {named} without events.")
+
+
+async def _over_at_first(opening: Opening, response: Response) -> AsyncIterator[Event]:
+    async for event in events_of(opening.read(response.aiter_bytes())):
+        opening.over()
+        yield event
 
 
 async def _read_events(events: AsyncIterator[Event], completion: Completion, stream: Stream) -> None:
-    """Ignore errors after the `finish_reason`: the answer is complete and paid for."""
-    try:
-        if await _read_until_finished(events, completion, stream):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(ENDING_S if stream.answer is not None else DRAIN_S):
-                    await _read_until_done(events, completion, stream)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(DRAIN_S):
-                    async for _ in events:
-                        pass
-    except (ErrorInside, Unreadable, *raised_by_transport()):
-        if stream.answer is None:
-            raise
+    if await _read_until_finished(events, completion, stream):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ENDING_S if stream.answer is not None else DRAIN_S):
+                await _read_until_done(events, completion, stream)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_S):
+                async for _ in events:
+                    pass
 
 
 async def _read_until_finished(events: AsyncIterator[Event], completion: Completion, stream: Stream) -> bool:
@@ -133,51 +129,70 @@ async def _read_until_done(events: AsyncIterator[Event], completion: Completion,
 
 
 def _see(event: Event, completion: Completion, stream: Stream) -> None:
-    chunks = _json_of(event.data)
-    if not chunks:
-        if event.name == "error":
-            raise ErrorInside(event.data)
+    """Skip what is no JSON and no part of any, such as a sign of life."""
+    chunks = values_in(event.data)
+    if event.name == "error":
+        raise ErrorInside(chunks[0] if chunks else event.data)
+    if not chunks and event.data.lstrip()[:1] in {"{", "["}:
         raise Unreadable(f"An event of the stream is no JSON: {excerpt(event.data)!r}.")
     for chunk in chunks:
-        if event.name == "error" or _error_in(chunk):
-            raise ErrorInside(chunk)
+        if chunk is not None:
+            _take(chunk, event.data, completion, stream)
+    if not completion.begun:
+        completion.strange = completion.strange or event.data
+
+
+def _take(chunk: Any, said: str, completion: Completion, stream: Stream) -> None:
+    if _error_in(chunk):
+        raise ErrorInside(chunk)
+    try:
         completion.see(chunk, stream)
+    except (AttributeError, TypeError, KeyError):  # its fields were not checked before
+        raise Unreadable(f"A chunk of the stream is not the API's: {excerpt(said)!r}.") from None
 
 
 def _error_in(chunk: Any) -> bool:
     if isinstance(chunk, list):
         return _error_in(next(iter(cast("list[Any]", chunk)), None))
     found = cast("Json", chunk) if isinstance(chunk, dict) else {}
-    return not found.get("choices") and bool(found.get("error") or found.get("object") == "error" or "detail" in found)
+    if found.get("error"):  # also beside a choice that ends with it
+        return True
+    return not found.get("choices") and bool(found.get("object") == "error" or found.get("detail"))
 
 
 class Completion:
     """The parts of a response besides its text."""
 
     def __init__(self, request: Request, request_id: str | None) -> None:
-        self.begun = False
+        self.begun, self.strange = False, ""
         self._model, self._request_id, self._most = request.model, request_id, request.most_output_tokens
         self._reason: str | None = None
         self._refused = False
         self._calls: dict[Any, _Call] = {}
-        self._is_final = self._goes_on = self._restarted = False
+        self._is_final = self._goes_on = self._restarted = self._has_deltas = False
+        self._at: Any = None
         self._id: Any = None
         self._opening: Json | None = None
 
     def see(self, chunk: Json, stream: Stream) -> None:
         """Read a chunk, or a whole completion; raise `Overloaded` if the server gave the answer up."""
-        if not self.begun:
+        choices = cast("list[Json]", chunk.get("choices") or ())
+        if not self.begun and (choices or chunk.get("usage")):
             self.begun = True
             stream.opened()
         if isinstance(name := chunk.get("model"), str) and (said := word(name)):
             self._model = stream.model = said
         self._request_id = self._request_id or word(chunk.get("id"))
-        for choice in cast("list[Json]", chunk.get("choices") or ()):
-            if choice.get("index") in {0, None}:
+        for choice in choices:
+            if self._at is None:  # of several answers the first
+                self._at = choice.get("index")
+            if choice.get("index") in (self._at, None):
                 self._restart_if_new(chunk.get("id"), choice, stream)
                 self._choose(choice, stream)
-        if chunk.get("usage"):
-            self._count(chunk["usage"], stream)
+        # Groq and Moonshot have places of their own.
+        places: list[Json] = [chunk, chunk.get("x_groq") or {}, *choices]
+        if usage := next(filter(None, (one.get("usage") for one in places)), None):
+            self._count(usage, stream)
         if self._reason is not None:
             stream.answer = self.answer(stream)
 
@@ -204,7 +219,12 @@ class Completion:
         stream.restart()
 
     def _choose(self, choice: Json, stream: Stream) -> None:
-        delta: Json = choice.get("delta") or choice.get("message") or {}
+        if choice.get("error"):
+            raise ErrorInside({"error": choice["error"]})
+        delta: Json = choice.get("delta") or {}
+        self._has_deltas = self._has_deltas or bool(delta)
+        if not self._has_deltas:  # else the whole message is repeated at the end
+            delta = choice.get("message") or {}
         for name in THOUGHTS:
             if isinstance(thought := delta.get(name), str) and thought:
                 stream.began()
@@ -221,9 +241,8 @@ class Completion:
             stream.add(refusal)
         for call in cast("list[Json]", delta.get("tool_calls") or ()):
             self._call(call, stream)
-        if reason := word(choice.get("finish_reason")):
-            if reason in FAILED:
-                raise Overloaded(f"The server abandoned the answer (finish_reason={reason!r}).", status=500)
+        if reason := end_of(choice.get("finish_reason")):
+            end_of(choice.get("native_finish_reason"))  # a router's, of the server behind it, may be an error
             self._reason = reason
 
     def _call(self, told: Json, stream: Stream) -> None:
@@ -256,7 +275,7 @@ class Completion:
     def answer(self, stream: Stream) -> Answer:
         if self._reason is None:
             raise Truncated("The stream ended before the answer did (no finish_reason).")
-        reason = STOP_REASONS.get(self._reason, self._reason)
+        reason = self._reason
         calls = [one for one in self._calls.values() if one.name]
         if calls and reason not in {"max_tokens", "refusal"}:
             reason = TOOL_USE  # some servers say `stop`
@@ -270,7 +289,7 @@ class Completion:
             source="simulated" if stream.simulated else "live",
             request_id=self._request_id,
             refusal=refusal,
-            content=sendable(written([*_as_blocks(stream.text, calls)])) if reason == TOOL_USE else None,
+            content=sendable(written(with_own_ids([*_as_blocks(stream.text, calls)]))) if reason == TOOL_USE else None,
         )
 
 
@@ -283,15 +302,13 @@ class _Call:
 
 
 def _as_blocks(text: str, calls: list[_Call]) -> Iterator[Json]:
-    """Yield the content blocks of a turn. A call with a missing or repeated id gets a new one."""
+    """Yield the content blocks of a turn."""
     if text.strip():
         yield {"type": "text", "text": text}
-    taken: set[str] = set()
-    for number, one in enumerate(calls):
-        id_ = one.id if one.id and one.id not in taken else f"call_{number}"
-        taken.add(id_)
+    for one in calls:
         arguments = "".join(one.pieces)
-        yield {"type": TOOL_USE, "id": id_, "name": one.name, "input": as_input(arguments) if arguments.strip() else {}}
+        given = as_input(arguments) if arguments.strip() else {}
+        yield {"type": TOOL_USE, "id": one.id, "name": one.name, "input": given}
 
 
 def _texts(content: Any) -> Iterator[tuple[str, bool]]:
@@ -300,72 +317,23 @@ def _texts(content: Any) -> Iterator[tuple[str, bool]]:
         if content:
             yield content, True
         return
-    for part in cast("list[Any]", content) if isinstance(content, list) else ():
-        fields = cast("Json", part) if isinstance(part, dict) else {}
+    for part in cast("list[Any]", content) if isinstance(content, list) else [content]:
+        fields = cast("Json", part) if isinstance(part, dict) else {"text": part}
         if isinstance(text := fields.get("text"), str):
-            yield text, fields.get("type") == "text"
-        elif fields:
+            yield text, fields.get("type") in TEXTS
+        elif isinstance(part, dict):
             yield json.dumps(fields, ensure_ascii=False), False
-
-
-def _count(said: Any, most: int = MOST_TOKENS) -> int | None:
-    return said if type(said) is int and 0 <= said <= most else None
 
 
 def _usage(told: Any, most_output: int) -> Usage:
     """Read usage; thoughts that are not in the answer's count are in its total."""
     known = cast("Json", told) if isinstance(told, dict) else {}
-    taken, made, total = (_count(known.get(f"{one}_tokens")) for one in ("prompt", "completion", "total"))
+    taken, made, total = (count_of(known.get(f"{one}_tokens")) for one in ("prompt", "completion", "total"))
     if taken is None or made is None:
         return Usage(taken, output_tokens=made)
-    made = _count(max(made, (total or 0) - taken), most_output)
+    made = count_of(max(made, (total or 0) - taken), most_output)
     details: Any = known.get("prompt_tokens_details")
     cached = cast("Json", details).get("cached_tokens") if isinstance(details, dict) else None
     # More than the whole prompt is no count.
-    read = _count(cached, taken) or _count(known.get("prompt_cache_hit_tokens"), taken) or 0
+    read = count_of(cached, taken) or count_of(known.get("prompt_cache_hit_tokens"), taken) or 0
     return replace(Usage(taken - read, output_tokens=made), cache_read_tokens=read)
-
-
-class Event(NamedTuple):
-    """One event; its name is mostly empty."""
-
-    name: str
-    data: str
-
-
-async def events_of(pieces: AsyncIterable[bytes]) -> AsyncIterator[Event]:
-    decode = codecs.getincrementaldecoder("utf-8-sig")("replace").decode
-    rest, name, data = "", "", list[str]()
-    async for piece in pieces:
-        *lines, rest = _LINE_END.split(rest + decode(piece))
-        for line in lines:
-            if line:
-                name, data = _field(line, name, data)
-            elif data:
-                yield Event(name, "\n".join(data))
-                name, data = "", []
-            else:
-                name = ""
-    name, data = _field(rest.rstrip("\r"), name, data)
-    if data and (text := "\n".join(data)) and (text == DONE or _json_of(text)):
-        yield Event(name, text)  # a cut event is none
-
-
-def _field(line: str, name: str, data: list[str]) -> tuple[str, list[str]]:
-    field, _, value = line.partition(":")
-    value = value.removeprefix(" ")
-    if field == "data":
-        return name, [*data, value]
-    return (value, data) if field == "event" else (name, data)
-
-
-def _json_of(text: str) -> list[Any]:
-    """Return one value, or one per line if blank lines are missing; empty if not JSON."""
-    try:
-        return [json.loads(text)]
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return [json.loads(line) for line in text.splitlines() if line.strip() not in {"", DONE}]
-    except (ValueError, RecursionError):
-        return []

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_magic.errors import CallError, Overloaded, Rejected, Truncated, Unreadable
-from agent_magic.providers.chat.stream import Event, events_of
+from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Truncated, Unreadable
+from agent_magic.providers.events import Event, events_of
+from agent_magic.providers.responses import ABANDONED
 from agent_magic.record import Usage
 from tests.providers.chat.speaking import (
     DONE,
@@ -57,6 +58,22 @@ HABITS = {
     "thoughts left out of the count": TEXT + delta("stop") + chunk(**counts(7, 1, total_tokens=10)) + DONE,
     "null fields": WHOLE.replace(b'"choices": []', b'"choices": null, "error": null'),
     "parts of a text": delta(content=[{"type": "text", "text": "hello world"}]) + delta("stop") + chunk(**counts()),
+    "signs of life": WHOLE.replace(
+        b"\n\ndata",
+        b"\n\ndata:\n\ndata: null\n\ndata: {}\n\ndata: keep-alive\n\nevent: ping\ndata: x\n\ndata",
+    ),
+    "the whole message at the end": TEXT
+    + chunk(choices=[{"index": 0, "delta": {}, "message": {"content": "hello world"}, "finish_reason": "stop"}])
+    + chunk(**counts()),
+    "the answer numbered otherwise": WHOLE.replace(b'"index": 0', b'"index": "0"'),
+    "another answer beside it": WHOLE.replace(b'"finish_reason": null}', b'"finish_reason": null}, {"index": 1}'),
+    "parts without a type": delta(content=["hello ", {"text": "world"}]) + delta("stop") + chunk(**counts()),
+    "one part": delta(content={"type": "output_text", "text": "hello world"}) + delta("stop") + chunk(**counts()),
+    "counts with a point": WHOLE.replace(b"7", b"7.0").replace(b"3", b"3.0").replace(b"qwen3.0", b"qwen3"),
+    "counts in the choice": TEXT + chunk(choices=[{"index": 0, "delta": {}, "finish_reason": "stop", **counts()}]),
+    "counts of Groq": TEXT + chunk(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}], x_groq=counts()),
+    "a completion in one event": b"data: " + completion({"content": "hello world"}, **counts()) + b"\n\n" + DONE,
+    "an end in capitals": TEXT + delta("STOP") + chunk(**counts()),
     "an error behind the end": TEXT + delta("stop") + chunk(**counts()) + b'data: {"error": {"message": "late"}}\n\n',
 }
 
@@ -70,12 +87,54 @@ def test_an_answer_is_read_whatever_its_form(body: bytes):
     assert MODEL == answer.model
 
 
-@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8"])
-@pytest.mark.parametrize("length", [None, 9_999])
-def test_an_answer_in_one_piece_is_read(kind: str, length: int | None):
-    """A server may ignore that a stream was asked for, and not end its response."""
-    answer, _, _ = ask(reply(completion({"content": "hello world"}, **counts()), kind=kind, length=length))
+KINDS = [
+    None,
+    "application/json; charset=utf-8",
+    "text/event-stream",
+    "text/plain",
+    "text/html",
+    "application/x-ndjson",
+]
+BODIES = {
+    "one piece": completion({"content": "hello world"}, **counts()),
+    "a stream": WHOLE,
+    "a line for each chunk": WHOLE.removesuffix(DONE).replace(b"data: ", b"").replace(b"\n\n", b"\n"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_an_answer_is_read_whatever_its_content_type(kind: str | None, body: bytes):
+    """A server may ignore that a stream was asked for, or name it otherwise: its body tells."""
+    answer, _, _ = ask(reply(body, kind=kind))
     assert ("hello world", "end_turn", FINAL) == (answer.text, answer.stop_reason, answer.usage)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_in_one_piece_needs_no_end(kind: str | None):
+    """Some servers do not end such a response."""
+    assert "hello world" == ask(reply(BODIES["one piece"], kind=kind, length=9_999))[0].text
+
+
+@pytest.mark.parametrize("form", ["%s", "data: %s\n\n"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_behind_a_200_has_its_words_whatever_its_content_type(kind: str | None, form: str):
+    """What can never work is refused at once, as behind its own status."""
+    body = form % json.dumps({"error": {"message": "no such key", "code": 401}})
+    with pytest.raises(Rejected, match=r"no such key \(401\)"):
+        ask(reply(body.encode(), kind=kind))
+
+
+@pytest.mark.parametrize("place", ["the chunk", "the choice"])
+@pytest.mark.parametrize(("code", "kind"), [(402, Rejected), (400, Rejected), (429, RateLimited), (502, Overloaded)])
+def test_an_error_beside_a_choice_has_its_words(place: str, code: int, kind: type[CallError]):
+    """Routers end a stream so: the reason is the error's, and its status says whether another try may help."""
+    error = {"error": {"code": code, "message": "the router's words"}}
+    ended: dict[str, Any] = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
+    last = chunk(choices=[ended], **error) if place == "the chunk" else chunk(choices=[ended | error])
+    with pytest.raises(kind, match=f"the router's words .{code}") as caught:
+        ask(reply(TEXT + last))
+    assert "hello world" == caught.value.partial
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
@@ -195,6 +254,10 @@ CALLS = {
     "with the name in each piece": delta(tool_calls=[called(0, "look", '{"n"', "a")])
     + delta(tool_calls=[called(0, "look", ": 1}", "a")])
     + delta(tool_calls=[called(1, "look", '{"n": 2}', "b")]),
+    "each again under another number": delta(
+        tool_calls=[called(0, "look", "", "a"), called(1, "look", '{"n": 1}', "a")]
+    )
+    + delta(tool_calls=[called(2, "look", '{"n": 2}', "b"), called(3, "look", '{"n": 2}', "b")]),
     "as objects": delta(tool_calls=[called(0, "look", {"n": 1}, "a"), called(1, "look", {"n": 2}, "b")]),
 }
 
@@ -214,7 +277,7 @@ def test_calls_are_put_together(calls: bytes, reason: str):
 
 def test_calls_without_ids_get_some():
     """Results go back by them, so they differ; a call without arguments has an empty object."""
-    calls = delta(tool_calls=[called(0, "look"), called(1, "look", "{}", "a"), called(2, "look", "", "a")])
+    calls = delta(tool_calls=[called(0, "look"), called(1, "look", "{}", "a"), called(2, "see", "", "a")])
     answer, _, _ = ask(reply(calls + delta("tool_calls")))
     uses = json.loads(answer.content)
     assert 3 == len({one["id"] for one in uses})
@@ -223,11 +286,25 @@ def test_calls_without_ids_get_some():
 
 @pytest.mark.parametrize(
     ("reason", "expected"),
-    [("length", "max_tokens"), ("content_filter", "refusal"), ("something new", "something new")],
+    [
+        *(("length", "max_tokens"), ("MAX_TOKENS", "max_tokens"), ("model_length", "max_tokens")),
+        *(("content_filter", "refusal"), ("SAFETY", "refusal"), ("sensitive", "refusal")),
+        *(("COMPLETE", "end_turn"), ("stop_sequence", "stop_sequence"), ("something new", "something new")),
+    ],
 )
 def test_the_end_has_the_words_of_the_project(reason: str, expected: str):
     """A new word is passed on as it is."""
     assert expected == ask(reply(TEXT + delta(reason)))[0].stop_reason
+
+
+@pytest.mark.parametrize("reason", sorted({*ABANDONED, "MALFORMED_FUNCTION_CALL"}))
+@pytest.mark.parametrize("place", ["finish_reason", "native_finish_reason"])
+def test_what_a_server_gives_up_is_no_answer(reason: str, place: str):
+    """It says so in the place of a reason, after a text or none; a router says it beside a reason that sounds well."""
+    last = {"index": 0, "delta": {}, "finish_reason": "stop", place: reason}
+    for before in (TEXT, delta(role="assistant", content="")):
+        with pytest.raises(Overloaded, match=f"abandoned the answer .{reason}"):
+            ask(reply(before + chunk(choices=[last]) + chunk(**counts()) + DONE))
 
 
 def test_a_refusal_is_one():
@@ -253,7 +330,7 @@ BROKEN: dict[str, tuple[bytes, type[CallError], str]] = {
         r"no such model \(404\). Check the model's name",
     ),
     "a page": (reply(b"<html>login</html>", kind="text/html"), Unreadable, "web page"),
-    "words": (reply(b"data: hello\n\n"), Unreadable, "no JSON: 'hello'"),
+    "words": (reply(b"data: hello\n\n"), Unreadable, "not the API.s: .hello."),
     "a number": (reply(b"data: 7\n\n"), Unreadable, "not the API's"),
     "nothing": (reply(b""), Truncated, "no finish_reason"),
     "another API": (reply(b'{"hello": 1}', kind="application/json"), Unreadable, "Expected an event stream"),
