@@ -53,6 +53,12 @@ def _field(line: str, name: str, data: list[str]) -> tuple[str, list[str]]:
     return (value, data) if field == "event" else (name, data)
 
 
+def may_begin(body: str) -> bool:
+    """Return whether a body may be the beginning of an event that was cut."""
+    text = body.lstrip()
+    return any(text.startswith(one) or one.startswith(text) for one in ("event:", "data:", "id:", "retry:", ":"))
+
+
 def values_in(data: str) -> list[Any]:
     """Return one value, or one per line if blank lines are missing; empty if not JSON."""
     try:

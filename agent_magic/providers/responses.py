@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_magic.declare.values import sendable
 from agent_magic.engine.pacing.limits import MOST
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 LONGEST_WAIT_S: Final = 366 * 86_400.0
 """A longer wait is a server's mistake."""
 _WORTH_REPEATING = frozenset({408, 409, 425})
+_LASTING = frozenset({501, 505, 506, 510, 511, 526})
+"""What the server cannot do, a network that wants a login, an invalid certificate: another try cannot help."""
 SIMULATED_HEADER = "x-agent-magic-simulated"
 
 
@@ -51,7 +53,8 @@ def _lowered(name: bytes) -> str:
 def is_worth_repeating(status: int, headers: Mapping[str, str]) -> bool:
     """The server's own header wins over its status, as in the SDK."""
     said = should_retry(headers)
-    return said or (said is None and (status >= 500 or status in _WORTH_REPEATING))
+    helps = status in _WORTH_REPEATING or (status >= 500 and status not in _LASTING)
+    return said or (said is None and helps)
 
 
 def should_retry(headers: Mapping[str, str]) -> bool | None:
@@ -70,20 +73,18 @@ def number_of(text: str | None) -> float | None:
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Parse `retry-after-ms`, or `retry-after` in seconds or as a date."""
-    # A date is of the server's clock, which may be hours off, so it counts from the response's own `date`.
+    """Parse `retry-after-ms`, or `retry-after` in seconds, as a date, or as a Unix time."""
+    # A time is of the server's clock, which may be hours off, so it counts from the response's own `date`.
     exact = _seconds(headers.get("retry-after-ms", ""))
     if exact is not None:
         return _wait_s(exact / 1000)
     value = headers.get("retry-after", "")
     seconds = _seconds(value)
+    now_s = (_date(headers.get("date", "")) or datetime.now(UTC)).timestamp()
     if seconds is not None:
-        return _wait_s(seconds)
+        return _wait_s(seconds - now_s if abs(seconds - now_s) < LONGEST_WAIT_S else seconds)
     then = _date(value)
-    if then is None:
-        return None
-    now = _date(headers.get("date", "")) or datetime.now(UTC)
-    return _wait_s((then - now).total_seconds())
+    return None if then is None else _wait_s(then.timestamp() - now_s)
 
 
 def _date(value: str) -> datetime | None:
@@ -286,6 +287,27 @@ def hide(text: str, secrets: tuple[str, ...]) -> str:
     return masked(_KEY.sub("[key]", text), secrets_in(os.environ))
 
 
+_TITLE = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
+_TAG = re.compile(r"<[^>]*>")
+
+
+def words_of(body: Any) -> str:
+    """Return the message of an error: of `{"error": {"message": ...}}`, another form, a page, or plain text."""
+    if isinstance(body, list) and body:
+        body = cast("list[Any]", body)[0]
+    outer = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+    found: Any = outer.get("error") or outer.get("detail") or outer
+    inner = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    said = cast("object", inner.get("message") or inner.get("error") or outer.get("message") or found or body)
+    text = said if isinstance(said, str) else "" if not said else json.dumps(said, ensure_ascii=False, default=str)
+    if text.lstrip()[:1] != "<":
+        return text or "The server gave no reason"
+    if text.lstrip()[:5] == "<?xml":
+        return " ".join(_TAG.sub(" ", text).split())
+    title = " ".join(found[1].split()) if (found := _TITLE.search(text)) else ""
+    return f"a web page came in place of an answer: {title}" if title else "a web page came in place of an answer"
+
+
 def word(said: object) -> str | None:
     """Sanitise a short API string such as `stop_reason`: one line, cut if too long."""
     if said is None or (isinstance(said, str) and len(said) < EXCERPT and said.isprintable()):
@@ -356,7 +378,8 @@ def root_of(error: BaseException, secrets: tuple[str, ...]) -> str:
     said = getattr(error, "message", "")  # `str` of the transport's own begins with an invented status, 400
     if not isinstance(said, str):  # the headers of a reply without its body, which may hold anything
         return "the connection closed before the reply began"
-    return excerpt(said or error, secrets) or type(error).__name__
+    lines = str(said or error).strip().splitlines()  # behind the first are bytes of the reply
+    return excerpt(lines[0].removesuffix(":") if lines else "", secrets) or type(error).__name__
 
 
 def unreadable(error: Exception, secrets: tuple[str, ...]) -> CallError:

@@ -41,6 +41,8 @@ STALE_S: Final = 2.0
 ERROR_S: Final = 1.0
 ERROR_BYTES: Final = 65_536
 """Seconds and bytes of an error's body: the status is enough, and some gateways never end it."""
+MOST_HEADER: Final = 1 << 20
+"""Bytes of one header, of which aiohttp takes 8 kB: the answer behind a longer one is paid for."""
 ENCODED: Final = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 _kept: ContextVar[bool] = ContextVar("kept", default=False)
 """True if the latest request of this task used a kept connection."""
@@ -147,6 +149,7 @@ def _reading_heads_apart(session: ClientSession) -> ClientSession:
                 data = data[end:]
             super().data_received(data)
 
+    session._max_field_size = MOST_HEADER  # noqa: SLF001 - the transport creates the session
     connector: Any = session.connector
     if isinstance(made := getattr(connector, "_factory", None), functools.partial):
         connector._factory = functools.partial(Handler, **made.keywords)  # noqa: SLF001 - no public way to parse

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic.errors import DeclarationError, RateLimited
 from agent_magic.providers import retry_after_s, transport
-from agent_magic.providers.responses import LONGEST_WAIT_S, bounded
+from agent_magic.providers.responses import LONGEST_WAIT_S, bounded, words_of
 from tests.providers.chat import speaking
 from tests.providers.memory import asked as a_request
 from tests.providers.wire import BEGIN, MESSAGE, OPEN, STOP, WHOLE, problem, reply, serving
@@ -102,6 +102,67 @@ def test_the_server_s_word_counts_more_than_a_spend_limit():
 
     assert "succeeded" == asked(answer, timeout_s=8)[0]["a"].status
     assert 1 == asked(problem(429, LIMITED, code=code))[1]
+
+
+CLIENTS = [am.Claude, partial(am.Chat, free=True)]
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=["Claude", "Chat"])
+@pytest.mark.parametrize("status", [501, 505, 506, 510, 511, 526])
+def test_what_cannot_change_is_not_asked_again(client: Any, status: int):
+    """A server that lacks the method, a network that wants a login: one request, whose cost is known to be nothing."""
+
+    async def work() -> tuple[Run, int]:
+        async with serving(problem(status, "api_error")) as server:
+            plan = am.Plan([am.Agent("a", "x", timeout_s=8)])
+            return await plan.run(client=client(base_url=server.url, api_key="none")), server.calls
+
+    run, requests = asyncio.run(work())
+    assert (1, "failed", "Rejected", 0.0) == (requests, run["a"].status, run["a"].kind, run["a"].cost_usd)
+
+
+@pytest.mark.parametrize("client", CLIENTS, ids=["Claude", "Chat"])
+def test_a_long_header_loses_no_answer(client: Any):
+    """Gateways write cookies and policies of any length: an answer behind them is paid for."""
+    body = WHOLE if client is am.Claude else speaking.WHOLE
+
+    async def work() -> tuple[Run, int]:
+        async with serving(reply(body, x_policy="a" * 100_000)) as server:
+            plan = am.Plan([am.Agent("a", "x", timeout_s=8)])
+            return await plan.run(client=client(base_url=server.url, api_key="none")), server.calls
+
+    run, requests = asyncio.run(work())
+    assert (1, "hello world") == (requests, run["a"].text)
+
+
+def test_a_model_that_the_plan_lacks_is_asked_once():
+    """Its 429 says so by a code: no wait helps, and other models go on."""
+    run, requests = asked(problem(429, LIMITED, "Usage credits are required.", code="credits_required"), timeout_s=8)
+    assert (1, "failed") == (requests, run["a"].status)
+    assert "another model" in str(run["a"].error)
+
+
+SAID: list[tuple[Any, str]] = [
+    ({"error": {"message": "the words"}}, "the words"),
+    ({"error": "the words"}, "the words"),
+    ({"message": "the words"}, "the words"),
+    ({"detail": "the words"}, "the words"),
+    ([{"error": {"code": 400, "message": "the words"}}], "the words"),
+    ("the words", "the words"),
+    ({"detail": [{"loc": ["max_tokens"]}]}, '[{"loc": ["max_tokens"]}]'),
+    ({"error": None}, '{"error": null}'),
+    ("<html><title>\n502: Bad\tgateway</title>", "a web page came in place of an answer: 502: Bad gateway"),
+    ("<!DOCTYPE html><p>Hi", "a web page came in place of an answer"),
+    ('<?xml version="1.0"?><Error><Message>the words</Message></Error>', "the words"),
+    ("", "The server gave no reason"),
+    (None, "The server gave no reason"),
+]
+
+
+@pytest.mark.parametrize(("body", "words"), SAID)
+def test_an_error_has_the_server_s_words_whatever_its_form(body: Any, words: str):
+    """Gateways have forms of their own; a page is told by its title."""
+    assert words == words_of(body)
 
 
 REFUSED = b"HTTP/1.1 429 X\r\nretry-after: 0.02\r\ncontent-type: application/json\r\n%s\r\n"
@@ -220,6 +281,13 @@ def test_a_date_is_of_the_server_s_clock(shift_s: int, wait_s: int):
 def test_a_date_counts_from_our_clock_where_the_server_s_is_not_told(own: str):
     """A `date` that is none says nothing."""
     assert 90 < (retry_after_s({"retry-after": http_date(100), "date": own}) or 0.0) <= 100
+
+
+@given(now=st.integers(1_700_000_000, 4_000_000_000), wait_s=st.integers(-100, 10**6))
+def test_a_unix_time_is_a_time(now: int, wait_s: int):
+    """No server asks for fifty years: what reads as a moment is one, of the server's clock."""
+    headers = {"retry-after": str(now + wait_s), "date": format_datetime(datetime.fromtimestamp(now, UTC), usegmt=True)}
+    assert max(0.0, wait_s) == retry_after_s(headers)
 
 
 def test_seconds_need_no_clock():

@@ -376,6 +376,21 @@ FAULTS = {
         2,
         "Unreadable: Expected an event stream, got a web page.",
     ),
+    "bytes of the kind of a stream": (
+        reply(gzip.compress(WHOLE)),
+        2,
+        "Unreadable: Expected an event stream, got ",
+    ),
+    "words of the kind of a stream": (
+        reply(b"upstream connect error"),
+        2,
+        "Unreadable: Expected an event stream, got 'upstream connect error'.",
+    ),
+    "a head that is none": (
+        b"HTTP/1.1 200 OK\r\ncontent-length: abc\r\n\r\n",
+        3,
+        "Unreachable: No reply from 127.0.0.1:",
+    ),
     "nested too deeply": (
         reply(b"[" * 99_999, kind="application/json"),
         2,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.pacing.limits import Reading
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreachable, Unreadable
@@ -28,6 +28,7 @@ from agent_magic.providers.responses import (
     should_retry,
     unreadable,
     was_sent,
+    words_of,
 )
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ HINTS = {
     403: " This key may not do that: try another model, or ask the owner of the workspace.",
     404: " Check the model's name, and ANTHROPIC_BASE_URL if you set it.",
     413: " The prompt is too long for the API.",
+    501: " Check base_url (ANTHROPIC_BASE_URL).",
+    511: " The network wants a login: open any page in a browser.",
 }
 SHORTER = " Send a shorter prompt, lower --max-tokens, or take a model with a longer context."
 REDIRECTED = (
@@ -53,6 +56,8 @@ REDIRECTED = (
 EXTRAS = "Install its extra for this cloud, such as anthropic[bedrock]."
 CHECK = "Check the network, the proxy if there is one, and base_url (ANTHROPIC_BASE_URL)."
 SPEND_LIMITS = frozenset({"enforced_spend_limit_reached", "contract_spend_limit_reached"})
+NOT_INCLUDED = "credits_required"
+"""A 429 of a plan that does not include the model: waiting does not help."""
 STATUS_OF_TYPE = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -94,7 +99,7 @@ class AsCallErrors:
         elif isinstance(error, raised_by_sdk()):
             response = getattr(error, "response", None)
             if stream is not None and response is not None:
-                note_response(stream, response, _message(getattr(error, "body", None)))
+                note_response(stream, response, words_of(getattr(error, "body", None)))
             found = classify(error, secrets)
             found.partial = stream.text if stream else ""
             raise found from None
@@ -169,23 +174,25 @@ def _of_status(error: APIStatusError, secrets: tuple[str, ...]) -> CallError:
     if status < 400:  # an `error` event inside a stream keeps the 200 it came after
         status = STATUS_OF_TYPE.get(kind, 500)
     headers = error.response.headers
-    message = excerpt(_message(error.body), secrets)
+    message = excerpt(words_of(error.body), secrets)
     if status == TOO_MANY:
-        said = should_retry(headers)
-        final = said is None and getattr(error, "error_code", None) in SPEND_LIMITS
+        said, code = should_retry(headers), getattr(error, "error_code", None)
+        final = said is None and code in SPEND_LIMITS
         hint = "Lower --concurrency, or raise the limit"
         if final:
             hint = "The spend limit of the account is reached"
         elif said is False:
             hint = "The server says that this request should not be sent again (x-should-retry: false)"
+        elif code == NOT_INCLUDED:
+            hint = "Try another model, or look at the account's billing"
         return RateLimited(
             f"{message} (429). {hint}.",
             retry_after_s=retry_after_s(headers),
             limit=_limit_of(error, headers),
             final=final,
-            again=said is not False,
+            again=said is not False and code != NOT_INCLUDED,
         )
-    if status != 413 and says_too_long(_message(error.body)):
+    if status != 413 and says_too_long(words_of(error.body)):
         # A proxy may report it as a 500, which would be sent again in vain.
         return Rejected(f"{message} ({status}).{SHORTER}", status=status)
     if is_worth_repeating(status, headers):
@@ -197,14 +204,7 @@ def _limit_of(error: APIStatusError, headers: Mapping[str, str]) -> str | None:
     """Return the limit named by a 429. `ramp` limits a sharp rise."""
     if getattr(error, "error_code", None) == "ramp_limit_exceeded":
         return "ramp"
-    return named_limit(_message(error.body)) or empty_limit(headers)
-
-
-def _message(body: Any) -> str:
-    inner: Any = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
-    message: Any = cast("dict[str, Any]", inner).get("message") if isinstance(inner, dict) else None
-    text = str(message or cast("object", body) or "The server gave no reason")
-    return "a web page came in place of an answer" if text.lstrip()[:1] == "<" else text
+    return named_limit(words_of(error.body)) or empty_limit(headers)
 
 
 def _no_connection(error: APIConnectionError, secrets: tuple[str, ...]) -> Unreachable:

@@ -22,7 +22,7 @@ from agent_magic.declare.values import sendable
 from agent_magic.errors import CallError, Truncated, Unreadable
 from agent_magic.providers.anthropic.errors import note_response, raised_by_sdk
 from agent_magic.providers.base import Stream
-from agent_magic.providers.events import events_of, values_in
+from agent_magic.providers.events import events_of, may_begin, values_in
 from agent_magic.providers.responses import (
     MOST_TOKENS,
     Opening,
@@ -184,10 +184,12 @@ def _read_whole(response: Response, named: str, kind: str, body: str, message: _
 
     begins = body.lstrip()[:1]
     if kind not in IN_ONE_PIECE and not kind.endswith("+json") and begins != "{":
-        if kind != EVENTS or begins == "<":
-            what = "a web page" if begins == "<" else excerpt(named) or "no content type"
-            raise Unreadable(f"Expected an event stream, got {what}.")
-        return  # a stream that ended before its first event
+        if kind == EVENTS and may_begin(body):
+            return  # a stream that ended before its first event
+        if begins == "<":
+            raise Unreadable("Expected an event stream, got a web page. Check base_url (ANTHROPIC_BASE_URL).")
+        what = repr(excerpt(body)) if kind == EVENTS else excerpt(named) or "no content type"
+        raise Unreadable(f"Expected an event stream, got {what}.")
     found = fields_of(None if kind == PAGE and begins != "{" else json.loads(body))
     if found.get("type") == "error":
         raise anthropic.APIStatusError(excerpt(body), response=response, body=found)

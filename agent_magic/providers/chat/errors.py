@@ -23,6 +23,7 @@ from agent_magic.providers.responses import (
     says_too_long,
     should_retry,
     unreadable,
+    words_of,
 )
 from agent_magic.record.answer import CHARS_PER_TOKEN
 
@@ -40,6 +41,8 @@ HINTS = {
     404: "Check the model's name, and that base_url is the address that /chat/completions is added to.",
     405: "Check that base_url is the address that /chat/completions is added to.",
     413: "Send a shorter prompt.",
+    501: "Check that base_url is the address that /chat/completions is added to.",
+    511: "The network wants a login: open any page in a browser.",
 }
 NO_KEY = "No key was given; if the server wants one: am.Chat(api_key=...)."
 REDIRECTED = "The key was not sent there: check base_url, and the proxy if there is one."
@@ -56,7 +59,7 @@ STATUS_OF_CODE = {
     "overloaded_error": 503,
 }
 """For errors that come after a 200."""
-SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})
 FILTERED = frozenset({"content_filter", "content_policy_violation"})
 _N = r"(\d[\d,]*)"
 _CONTEXT = re.compile(
@@ -87,15 +90,13 @@ def read_error(body: Any) -> Told:
     outer = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
     found: Any = outer.get("error") or outer.get("detail") or outer
     inner = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    said = cast("object", inner.get("message") or inner.get("error") or outer.get("message") or found or body)
-    text = said if isinstance(said, str) else "" if not said else json.dumps(said, ensure_ascii=False, default=str)
-    text = "a web page came in place of an answer" if text.lstrip()[:1] == "<" else text
+    text = words_of(body)
     given = [one.get(name) for one in (inner, outer) for name in ("code", "type", "status")]
     numbers = [int(one) for one in given if isinstance(one, int | str) and re.fullmatch(r"[345]\d\d", str(one))]
     words = frozenset(one.lower() for one in given if isinstance(one, str) and not one.isdigit())
     context = _count(inner.get("n_ctx")) or _first(_CONTEXT, text)
     prompt = _count(inner.get("n_prompt_tokens")) or _first(_PROMPT, text) or _first(_WHOLE, text)
-    return Told(text or "The server gave no reason", words, next(iter(numbers), None), prompt, context)
+    return Told(text, words, next(iter(numbers), None), prompt, context)
 
 
 def read_body(text: str) -> Told:

@@ -20,7 +20,7 @@ from agent_magic.declare.signature import as_input
 from agent_magic.declare.values import sendable
 from agent_magic.errors import CallError, Truncated, Unreadable
 from agent_magic.providers.chat.errors import raised_by_transport
-from agent_magic.providers.events import DONE, events_of, values_in
+from agent_magic.providers.events import DONE, events_of, may_begin, values_in
 from agent_magic.providers.responses import (
     Opening,
     count_of,
@@ -90,8 +90,10 @@ async def _read(response: Response, kind: str, completion: Completion, stream: S
         raise Unreadable("A web page came in place of an answer. Check base_url.")
     elif completion.strange:
         raise Unreadable(f"An event of the stream is not the API's: {excerpt(completion.strange)!r}.")
-    elif kind != EVENTS:  # such a one was cut before its first event
+    elif kind != EVENTS:
         raise Unreadable(f"Expected an event stream, got {named} without events.")
+    elif not may_begin(body):
+        raise Unreadable(f"Expected an event stream, got {excerpt(body)!r}.")
 
 
 async def _over_at_first(opening: Opening, response: Response) -> AsyncIterator[Event]:
