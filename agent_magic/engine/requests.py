@@ -15,7 +15,7 @@ from agent_magic.declare.each import for_all
 from agent_magic.declare.grouping import taken_apart
 from agent_magic.declare.resources import held_beside
 from agent_magic.declare.template import ANSWER, condition_of, holds
-from agent_magic.engine.admission.budget import NOTHING, Worst
+from agent_magic.engine.admission.budget import NOTHING, Worst, worst_case
 from agent_magic.engine.admission.prefix import context_tokens, shared_prefixes
 from agent_magic.engine.calls import Wanted
 from agent_magic.engine.contract import Need
@@ -23,7 +23,6 @@ from agent_magic.engine.policy import batching_of
 from agent_magic.errors import AgentMagicError, Capped, DeclarationError, Escalated, InvalidAnswer, Refused
 from agent_magic.record.answer import CHARS_PER_TOKEN, CUT, PAUSED, TOOL_USE, TURNS, Usage
 from agent_magic.record.events import new_tuple
-from agent_magic.record.prices import of_batch
 from agent_magic.record.request import Message, Request, continued, going_on, read_blocks, rows_of, said, same_of
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.calls import Call, Result
     from agent_magic.engine.policy import Policy
     from agent_magic.errors import CallError
-    from agent_magic.record.answer import Answer
+    from agent_magic.record.answer import Answer, Price
     from agent_magic.record.prices import Prices
     from agent_magic.record.request import Ttl
     from agent_magic.record.terms import ModelFacts
@@ -513,23 +512,24 @@ class PlanRequests:
         return context_tokens(request.context or self._plan.context_of(step), self._facts[request.model].token_rule)
 
     def _cost(self, step: int, request: Request, size: int, *, by_batch: bool) -> Worst:
-        written = min(size, self._shared(step, request)[1])
-        long = written if request.ttl == "1h" else 0
-        if request.cached_turns:
-            written = size
-        usage = Usage(
-            size - written,
-            cache_write_tokens=written,
-            output_tokens=request.max_tokens,
-            cache_write_1h_tokens=long,
+        def price_of(usage: Usage) -> Price:
+            price = self._prices.of(request.model, usage)
+            for answered in self._answered_by.get(request.model, ()):
+                other = self._prices.of_answer(request.model, answered, usage)
+                if price.cost_usd is not None and (other.cost_usd or 0.0) > price.cost_usd:
+                    price = other
+            return price
+
+        return worst_case(
+            size,
+            request.max_tokens,
+            price_of,
+            shared=self._shared(step, request)[1],
+            ttl=request.ttl,
+            caches=request.cached_turns,
             searches=self._plan.agents[step].tools.most_searches if request.tools else 0,
+            by_batch=by_batch,
         )
-        price = self._prices.of(request.model, usage)
-        for answered in self._answered_by.get(request.model, ()):
-            other = self._prices.of_answer(request.model, answered, usage)
-            if price.cost_usd is not None and (other.cost_usd or 0.0) > price.cost_usd:
-                price = other
-        return Worst((of_batch(price, usage) if by_batch else price).cost_usd, size + request.max_tokens)
 
 
 class Counting:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.resources import held_beside
-from agent_magic.engine.admission.budget import Worst
+from agent_magic.engine.admission.budget import NOTHING, Worst, worst_case
 from agent_magic.engine.admission.prefix import Prefixes, paying_groups, prefix_of, with_lives
 from agent_magic.engine.calls import Result, Wanted
 from agent_magic.engine.contract import Need, Outcome, WithoutCalls
@@ -36,7 +36,6 @@ from agent_magic.record.answer import (
     Price,
     Usage,
 )
-from agent_magic.record.prices import of_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -59,7 +58,6 @@ if TYPE_CHECKING:
 
 OK: Final = 200
 TOO_MANY_REQUESTS: Final = 429
-NOTHING: Final = Worst(0.0, 0)
 CALLED: Final = Result("succeeded", source="forecast")
 UNFIT: Final = frozenset({ESCALATED, InvalidAnswer.__name__})
 """Failures of answers that came, after which the step is asked again."""
@@ -480,22 +478,18 @@ class ModelledRequests(WithoutCalls):
         return not whole and policy.on_max_tokens != "fail" and self._scripts.goes_on(step)
 
     def _worst(self, step: int, price: Pricing, size: int) -> Worst:
-        work = self._scripts.work(step)
+        work, by_batch = self._scripts.work(step), self._goes_by_batch(step)
         ttl = None if self.prefixes is None else self.prefixes.ttl(step)
-        written = 0 if ttl is None else min(size, work.context_size)
-        long = written if ttl == "1h" else 0
-        if self._policy.cache != "off" and self._scripts.next(step).caches and not self._goes_by_batch(step):
-            written = size
-        usage = Usage(
-            size - written,
-            cache_write_tokens=written,
-            output_tokens=work.max_tokens,
-            cache_write_1h_tokens=long,
+        return worst_case(
+            size,
+            work.max_tokens,
+            lambda usage: price.of(self.models[step], usage),
+            shared=0 if ttl is None else work.context_size,
+            ttl=ttl,
+            caches=self._policy.cache != "off" and self._scripts.next(step).caches and not by_batch,
             searches=self._plan.agents[step].tools.most_searches,
+            by_batch=by_batch,
         )
-        found = price.of(self.models[step], usage)
-        cost_usd = (of_batch(found, usage) if self._goes_by_batch(step) else found).cost_usd
-        return Worst(cost_usd, size + work.max_tokens)
 
 
 def _usage_of(attempt: Try, billed: Input | None, share: float = 1.0) -> Usage:

@@ -6,8 +6,16 @@ The worst case of a request is reserved before it is sent, so concurrent ones ne
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from agent_magic.declare.units import dollars
+from agent_magic.record.answer import Usage
+from agent_magic.record.prices import of_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent_magic.record.answer import Price
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +27,31 @@ class Worst:
 
 
 NOTHING = Worst(0.0, 0)
+
+
+def worst_case(
+    size: int,
+    output_tokens: int,
+    price_of: Callable[[Usage], Price],
+    *,
+    shared: int,
+    ttl: str | None,
+    caches: bool,
+    searches: int,
+    by_batch: bool,
+) -> Worst:
+    """Price `size` tokens of input, of which the shared context is written to the cache, or with `caches` all."""
+    context = min(size, shared)
+    written = size if caches else context
+    usage = Usage(
+        size - written,
+        cache_write_tokens=written,
+        output_tokens=output_tokens,
+        cache_write_1h_tokens=context if ttl == "1h" else 0,
+        searches=searches,
+    )
+    price = price_of(usage)
+    return Worst((of_batch(price, usage) if by_batch else price).cost_usd, size + output_tokens)
 
 
 def give_price(model: str) -> str:
