@@ -374,6 +374,6 @@ def trials_before(record: RunRecord, grades: GradeBook, prices: Prices | None) -
 
 
 def _by_agent(answers: Sequence[Answered], options: TrialOptions) -> TrialOptions:
-    """Return options whose truths fit any part of the rows."""
+    """Return the options with truths by agent, which fit any part of the rows."""
     truth = options.truth
     return options if truth is None or isinstance(truth, str) else replace(options, truth=by_agent(answers, truth))

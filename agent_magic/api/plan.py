@@ -244,7 +244,7 @@ class Plan(DeclaredPlan):
 
         Args:
             policy: How it would run; `Policy()` by default.
-            session: Whose history, prices, limits and ledger count.
+            session: Its history, prices, limits and ledger count.
             **given: The arguments of `run.whatif`, each a value or a list of values, such as
                 `model=["claude-haiku-5-5", "claude-opus-5-5"]` and `concurrency=[1, 4, 16]`.
 
@@ -262,7 +262,7 @@ class Plan(DeclaredPlan):
 
         Args:
             estimate: Result of `plan.estimate()`; default a new one.
-            session: Whose history, prices, limits and ledger count.
+            session: Its history, prices, limits and ledger count.
         """
         explore(Explorer((estimate or self.estimate(session=session)).ahead()))
 
@@ -329,7 +329,7 @@ class Plan(DeclaredPlan):
         """Return a checklist: a row per step with status, owner and the steps it waits for.
 
         Args:
-            run: A run of the plan, for the statuses; `stale` is what it did and the plan as it is now asks again.
+            run: A run of the plan, for the statuses; `stale` steps ran in it and would be asked again.
             estimate: Result of `plan.estimate()`, for seconds and dollars.
         """
         rows = [] if estimate is None else [(one.seconds.likely, one.cost_usd) for one in estimate.expected]

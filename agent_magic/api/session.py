@@ -85,8 +85,8 @@ class Session:
         time_factor: Speed of a mock server relative to a model.
         is_applied: Returns True if the declarations have a change; set by a notebook, `None` in a script.
         recent: The last run, and those that ended in the minute before it.
-        listeners: Called before each run of a session whose provider nobody chose; a notebook that is connected
-            elsewhere then tells the user which provider answers.
+        listeners: Called before each run if the user chose no provider; a notebook that is connected elsewhere then
+            tells the user which provider answers.
 
     Raises:
         DeclarationError: `limits` is not a mapping of models to `Limits`, or `ledger` is not a ledger.
@@ -136,7 +136,7 @@ class Session:
         (self._tell or LOG.warning)(text)
 
     def say_whom(self) -> None:
-        """Call the listeners, which tell the user who answers, if nobody chose the provider."""
+        """Call the listeners, which tell the user who answers, if the user chose none."""
         for tell in self.listeners if not self._is_chosen else ():
             tell(self)
 

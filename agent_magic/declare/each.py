@@ -124,7 +124,7 @@ class Part:
         over: The value with the items; groups over one value use each other's answer for the same item.
         number: Of an item from 0, of a round from 1.
         levels: Names of the levels of the value's index, if it has several; then `key` is a tuple.
-        dtypes: The dtypes of that index, where the keys alone would give others.
+        dtypes: The dtypes of that index, if the keys alone would give others.
         source: The step with the items in its answer; empty if the item is known before the run.
         path: Fields that lead to the items in that answer.
         place: Number of the item there from 0; in a request for several items from 1.

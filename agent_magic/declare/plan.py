@@ -479,7 +479,7 @@ class Plan:
         return found[0] if found else MISSING if self.flow is not None and members else ""
 
     def continued(self, number: int, answers: Mapping[str, Any]) -> str | None:
-        """Return the agent whose conversation an agent continues, if any: for a loop, its last answered round.
+        """Return the agent that an agent continues in conversation, if any: for a loop, its last answered round.
 
         Args:
             number: The agent's number in declared order.

@@ -1,4 +1,4 @@
-"""Templates of prompts and conditions: the names they use, and what they render.
+"""Templates of prompts and conditions: the names they use, and the text they render.
 
 Most prompts are plain text with a few `{{ name }}`: one regular expression renders those, at a hundredth of the cost of
 a template engine. Others use Jinja2's sandbox. A model's answer is inserted as a value, never parsed as a template.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AT_ONCE_S: Final = 0.5
-"""Seconds after an interrupt in which another does not raise: it would do so in what the first one cleans up."""
+"""Seconds after an interrupt in which another does not raise: it would interrupt the clean-up of the first."""
 
 _SIGNALS: Final[Any] = importlib.import_module("_signal")
 """The C part of `signal`: with the handler of `asyncio.run` the Python part took 15 us a call (2026-11-25)."""

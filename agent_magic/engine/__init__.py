@@ -41,7 +41,7 @@ reason in the same conversation. While a step calls a function (`Call`), it hold
 * `admission/` decides whether there is room: the pacer (`pacing/`), the budget, the breakers, the leaders of the prompt
   cache, the key, the slots of the session.
 * `requests` writes the requests and bounds the usage of each, `calls` has functions called between turns.
-* `run` brings them together, settles what was reserved, and records the events.
+* `run` brings them together, settles reservations, and records the events.
 
 ## Laws
 

@@ -139,7 +139,7 @@ class Candidates:
             self._decide(steps, agent, now)
 
     def _at_hand(self, steps: Conductor, waits_for: Iterable[int]) -> int | None:
-        """Return a step on the way to these whose answer is at hand, such as in the ledger, if nothing takes time."""
+        """Return an ancestor with its answer at hand, such as in the ledger, if nothing takes time."""
         found: int | None = None
         for one in steps.dag.ancestors(waits_for) | {*waits_for}:
             state = steps.state[one]
@@ -191,7 +191,7 @@ class Candidates:
         steps.out.append(Abort(agent, "stopped"))
 
     def takes_end(self, steps: Conductor, agent: int, end: End, now: float) -> bool:
-        """Leave out a step whose answer comes too late, or keep back one that comes too early."""
+        """Leave out a step that is answered too late, or keep back an answer that comes too early."""
         if self.takes_abort(steps, agent, now):  # its answer was whole before it could be aborted
             return True
         if agent not in self._ahead:
@@ -294,7 +294,7 @@ class Candidates:
         steps.leave_out(place, Left("skipped", UNNEEDED.why, BEATEN) if was_sent else UNNEEDED, now)
 
     def can_do_without(self, steps: Conductor, step: int, now: float) -> bool:
-        """Return whether a step survives a failed parent: a race, or for now one whose request is to be aborted."""
+        """Return whether a step survives a failed parent: a race, or for now a step with a request to abort."""
         if step in self._ahead and steps.state[step] in UNDER_WAY:
             if step not in steps.ends.stopping:
                 cause = self._causes[step] = next(one for one in self._ahead_of[step] if one in steps.ends.lost)
@@ -326,7 +326,7 @@ class Candidates:
                 self._close(steps, place, now)
 
     def reopened(self, again: Iterable[int]) -> None:
-        """Let hedges wait for a late answer again whose steps run again too."""
+        """Let the hedges of steps that run again wait for a late answer again."""
         asked = {*again}
         self._idle.update(place for place, step in self._step_of.items() if place in asked and step in asked)
 

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 class Conductor:
     """Decides, for one run of one plan.
 
-    Tasks use slots of their own, as many as requests have. `kinds` are steps whose durations correct each other's
+    Tasks use slots of their own, as many as requests have. `kinds` are steps with durations that correct each other's
     expectation.
     """
 

@@ -1,4 +1,4 @@
-"""The states of steps, and what a run knows of their ends and of the times to wake up."""
+"""The states of steps, their ends, and the times to wake up."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def grade_truth(answers: Sequence[Answered], target: str, truth: Any) -> Truths:
     """Grade against a column of the rows, values by row key, or one value for a single agent.
 
     A text is right if it is equal once normalised, as in Rajpurkar et al., "SQuAD", 2016, its evaluation script. Dates,
-    times and durations are compared as such, whatever their class; without a zone they are in UTC, as in `run.each`.
+    times and durations of any class are compared as such; without a zone they are in UTC, as in `run.each`.
     """
     kind, classes, form = _kind_of(answers, target)
     find, name = _truth_finder(answers, truth)
@@ -115,7 +115,7 @@ def _compared(target: str, name: str, kind: Kind, value: Any, wanted: Any) -> Gr
 
 
 def _as(form: str, value: Any, what: str) -> Any:
-    """Return a value or truth as what is compared; a `ValueError` says that it is none."""
+    """Return a value or truth in the compared form; `ValueError` if it has none."""
     try:
         return value if value is None or form not in _FORMS else _FORMS[form](value)
     except (TypeError, ValueError, ArithmeticError):

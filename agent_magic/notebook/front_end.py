@@ -69,7 +69,7 @@ def is_kernel(shell: Any) -> bool:
 
 
 def is_unwatched(shell: Any) -> bool:
-    """True if a program runs the cells, such as nbclient or papermill, whose log has lines only."""
+    """True if a program runs the cells, such as nbclient or papermill: its log has lines only."""
     # Those name neither a session nor a cell. JupyterLab and Notebook name both; VS Code and Colab leave their own
     # marks; JupyterLite names neither, but no program runs cells in it. Voila runs the cells for a page.
     if not is_kernel(shell) or cell_of(shell).id is not None or "JPY_SESSION_NAME" in os.environ or in_browser():

@@ -1,6 +1,6 @@
 """The interface of providers.
 
-`Provider` lists what a run needs: temporary connections, one streamed request, a count of tokens, a name for its
+`Provider` lists the needs of a run: temporary connections, one streamed request, a count of tokens, a name for its
 address, whether it has accepted the credentials, its features, and facts about its models. All but `endpoint` and
 `send` have defaults, so a custom provider inherits from `Provider` and writes those two.
 
@@ -337,7 +337,7 @@ class Provider(Protocol):
         return None
 
     async def reach(self, request: Request) -> str:
-        """Try the server without asking a model; return what it did, or "" if all that it offers costs money.
+        """Try the server without asking a model; return the outcome, or "" if every request costs money.
 
         Default: it counts the tokens of the request.
 

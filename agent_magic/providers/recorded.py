@@ -95,7 +95,7 @@ class Shelf:
         return found if all(_shape(one) == _shape(request) for one in asked) else None
 
     def lacks(self, name: str) -> ReplayMiss:
-        """Return what is missing for an agent without a complete recording."""
+        """Return the error of an agent without a complete recording."""
         nearest = name if name in self._agents else None
         return ReplayMiss(name, nearest=nearest, differences={}, damaged=self._broken(name))
 

@@ -107,7 +107,7 @@ def _arrived_stream() -> Callable[[Any], AsyncByteStream]:
     import httpx2
 
     class Arrived(httpx2.AsyncByteStream):
-        """Reads what came before a response broke: aiohttp raises first, and a whole answer may lie behind that."""
+        """Reads the bytes received before a response broke, which may hold a whole answer: aiohttp raises first."""
 
         def __init__(self, inner: Any) -> None:
             self._inner = inner

@@ -31,7 +31,7 @@ class Timed(Generic[Began, Ended]):
     """A view of the first and last event of a request or call. Seconds since the run began; `None` means unknown.
 
     Attributes:
-        free_s: When its agent could have begun it: ready, or done with what was before.
+        free_s: When its agent could have begun it: ready, or done with the attempt or call before.
         backoff_s: Seconds of backoff from then on after a failure.
     """
 

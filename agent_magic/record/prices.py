@@ -286,7 +286,7 @@ def asking_usd(result: AgentResult, prices: Prices) -> float | None:
 
 
 def asked_usd(attempt: Attempt, prices: Prices) -> float | None:
-    """Return what an attempt cost, or what its answer cost if it was bought before."""
+    """Return the cost of an attempt, or of its answer if that was bought before."""
     answer, usage = attempt.answer, attempt.usage
     if not attempt.is_served or answer is None or usage is None:
         return attempt.cost_usd

@@ -93,7 +93,7 @@ def written(found: Mapping[str, str]) -> str:
 
 
 def read(text: str) -> dict[str, str]:
-    """Read what a task took; other text, such as removed text, gives nothing."""
+    """Read the inputs of a task; other text, such as removed text, gives nothing."""
     try:
         data: Any = json.loads(text) if text else {}
     except (ValueError, RecursionError):

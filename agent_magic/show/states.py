@@ -95,7 +95,7 @@ def unmet(until: str | None) -> str:
 
 
 def state_at(record: RunRecord, number: int, *, capped: bool) -> str:
-    """Return a step's state; `capped` if it is in a last round whose condition does not hold."""
+    """Return a step's state; `capped` if it is in a last round and the condition does not hold."""
     state = state_of(record.results[number], record.source_at(number))
     return OF_STATUS["capped"] if capped and state in DONE else state
 

@@ -143,7 +143,7 @@ def _chosen(request: Request, ranked: list[Json], rng: Random) -> list[Json]:
 
 
 def _to_be_called_again(request: Request) -> list[Json]:
-    """Return the tools whose last call other arguments may fix, or only listed the tables."""
+    """Return the tools to call again: other arguments may help, or the last call only listed the tables."""
     listed = re.compile(r"\bcreate table\b", re.IGNORECASE)
     names = [each.name for each in request.results if each.is_error or listed.search(each.text)]
     return [tool for name in names if (tool := request.tools.find(name)) and not _CHANGES.search(name)]

@@ -99,7 +99,7 @@ def _slips(text: str) -> dict[str, float]:
 
 
 def _option(read: Callable[[str], object]) -> Callable[[str], object]:
-    """Return a parser of an option's value whose messages `argparse` shows unchanged."""
+    """Return a parser of an option's value; `argparse` shows its messages unchanged."""
 
     def typed(text: str) -> object:
         try:

@@ -1,6 +1,6 @@
 """Values in prompts, items, tasks, tool results, JSON and keys: the only module that reads them.
 
-A value is judged by what it can do, not by its module. It is used whole or refused: nothing is cut or consumed by being
+A value is judged by its methods, not by its module. It is used whole or refused: nothing is cut or consumed by being
 read, and two different values never become one.
 
 | question | function | table | array | iterator |

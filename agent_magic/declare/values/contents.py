@@ -1,4 +1,4 @@
-"""What a value holds: tables and arrays of any library, items, fields; its size, and whether it is single-use.
+"""The contents of a value: tables and arrays of any library, items, fields; its size, and whether it is single-use.
 
 A table is recognised by narwhals or by Arrow's stream of columns, never by the name of a module. Its cells are Python's
 own objects, so that whole numbers beside a missing one stay whole, and digits and zones stay. Nothing that

@@ -120,7 +120,7 @@ def unpacked(data: Any) -> Any:
 
 
 class _Packer:
-    """Packs a value as plain data; `other` packs what has no form here, or raises."""
+    """Packs a value as plain data; `other` packs values without a form here, or raises."""
 
     def __init__(self, other: Callable[[_Packer, Any], Any]) -> None:
         self._other = other

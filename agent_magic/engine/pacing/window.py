@@ -39,7 +39,7 @@ HELD: Final = 0.5
 """Share of the time with held requests from which they pressed all the time."""
 ROOM: Final = 1.05
 ROOM_S: Final = 0.02
-"""Seconds of inflow beyond what was sent, from which there was room: requests overtake each other."""
+"""Room for this many seconds of inflow counts as room: requests overtake each other."""
 CONTRADICT: Final = 2
 """Refusals that no limit explains, with none between them after more was tried, from which they are by chance."""
 SHORT: Final = 0.8

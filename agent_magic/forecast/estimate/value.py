@@ -135,7 +135,7 @@ class Expected:
         stands_on: These in words.
         group: Its group, if it is for an item of a value; else empty.
         counted: True if no value gives the size of its group: places of an answer, rounds, repetitions.
-        shares: The identical agent whose answer it gets at no cost; empty if it asks itself.
+        shares: The identical agent that gives it an answer at no cost; empty if it asks itself.
     """
 
     agent: str

@@ -289,7 +289,7 @@ class Claude(Provider):
 
     @property
     def batches(self) -> MessageBatches | None:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
-        """Sends requests as batches; `None` for clouds, whose clients have none."""
+        """Sends requests as batches; `None` for clouds: their clients have none."""
         return None if self.price_list in SELLERS.values() else MessageBatches(self._sdk, self._body)
 
     async def count_tokens(self, request: Request) -> int | None:

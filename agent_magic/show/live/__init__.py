@@ -85,7 +85,7 @@ if TYPE_CHECKING:
 Edit: TypeAlias = "Callable[[str, str | None], tuple[str, bool]]"
 LEAST_STEP_S = 0.09  # at most ten frames a second
 PATIENCE_S = 10.0
-"""Seconds a finished run waits for a page, whose first view takes seconds to load."""
+"""Seconds a finished run waits for a page: its first view takes seconds to load."""
 SESSION = "JPY_SESSION_NAME"
 """Set by Jupyter servers for their kernels. Elsewhere no page can save a notebook itself."""
 LEGEND = (
