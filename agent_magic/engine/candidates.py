@@ -33,7 +33,8 @@ from agent_magic.declare.each import group_of
 from agent_magic.declare.flow import CONDITION, UNUSED, Left
 from agent_magic.declare.race import BEATEN, NO_ANSWER, share_of
 from agent_magic.engine.contract import Abort, Send
-from agent_magic.engine.states import ENDED, HEDGES, KEPT, PASSED_ON, PENDING, READY, RUNNING, UNDER_WAY
+from agent_magic.engine.states import ENDED, HEDGES, KEPT, PENDING, READY, RUNNING, UNDER_WAY
+from agent_magic.record.answer import WITH_ANSWER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -312,7 +313,7 @@ class Candidates:
 
     def settle(self, steps: Conductor, done: Mapping[int, Status]) -> list[int]:
         """Take over the ends of a recorded run, and return its answers."""
-        answered = [agent for agent, status in done.items() if status in PASSED_ON]
+        answered = [agent for agent, status in done.items() if status in WITH_ANSWER]
         self._idle.difference_update(done)
         for agent in answered:
             self._won.update(self._races_of(steps, agent))

@@ -42,7 +42,6 @@ from agent_magic.engine.states import (
     BACKOFF,
     ENDED,
     KEPT,
-    PASSED_ON,
     PENDING,
     READY,
     RUN,
@@ -54,6 +53,7 @@ from agent_magic.engine.states import (
     Ends,
     to_reopen,
 )
+from agent_magic.record.answer import WITH_ANSWER
 from agent_magic.record.events import AgentEnded, AgentReady, new_tuple
 
 if TYPE_CHECKING:
@@ -382,9 +382,9 @@ class Conductor:
             if self._queues.barrier is not None:
                 self._queues.ended(agent, now)
             for child in self.dag.children[agent]:
-                self.missing[child] -= status in PASSED_ON or agent in self.ends.left
+                self.missing[child] -= status in WITH_ANSWER or agent in self.ends.left
         for agent, status in self.ends.done.items():
-            if status not in PASSED_ON and agent not in self.ends.left:
+            if status not in WITH_ANSWER and agent not in self.ends.left:
                 self.ends.lost[agent] = agent
                 self.skip_descendants(agent, now)
         if candidates is not None:
@@ -493,7 +493,7 @@ class Conductor:
     def _led(self, agent: int, status: Status, failure: tuple[str, str] | None, now: float) -> None:
         if self._identical is None:
             return
-        waiting, counts = self._identical.ended(agent, passed_on=status in PASSED_ON, failure=failure)
+        waiting, counts = self._identical.ended(agent, passed_on=status in WITH_ANSWER, failure=failure)
         for one in waiting:
             if self.state[one] != READY:  # it ended while it waited
                 continue
@@ -587,7 +587,7 @@ class Conductor:
             self._slots.ended(agent)
         if self._holding is not None:
             self._holding.give_back(agent)
-        if status not in PASSED_ON and agent not in self.ends.left:
+        if status not in WITH_ANSWER and agent not in self.ends.left:
             self.ends.lost[agent] = agent if cause is None else cause
         told = new_tuple(AgentEnded, (now, agent, status, error, kind)) if cause is None else Skipped(agent, cause)
         self.out.append(told)

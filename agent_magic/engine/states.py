@@ -63,7 +63,6 @@ AWAY: Final = 5
 KEPT: Final = 6
 """It has ended, and whether it counts is not decided yet."""
 UNDER_WAY: Final = frozenset({RUNNING, AWAY})
-PASSED_ON: Final = frozenset({"succeeded", "capped"})
 SKIPPED: Final = "skipped by the user"
 STOPPED: Final = "Stopped"
 """Kind of an end on demand, or caused by another agent's end."""

@@ -21,7 +21,7 @@ from agent_magic.engine.run import ASK_AGAIN
 from agent_magic.errors import DeclarationError
 from agent_magic.providers.anthropic import models as by_name
 from agent_magic.providers.anthropic.models import DEFAULT_URL, SPEEDS_FROM, USUAL_SPEED, speed_of, token_density
-from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED, NOTHING_USED, TIMED, TOOL_USE
+from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED, NOTHING_USED, TIMED, TOOL_USE, WITH_ANSWER
 from agent_magic.record.facts import Facts, stretches
 from agent_magic.record.history import Told
 from agent_magic.record.results import sharers_of
@@ -240,7 +240,7 @@ def _seen(record: RunRecord, number: int, may_batch: bool, *, falls_back: bool) 
         return _task(result)
     asked = result.attempts[-1] if result.attempts else None
     answer = result.answer if asked is not None and asked.error is None else None
-    if answer is not None and result.status not in {"succeeded", "capped"}:
+    if answer is not None and result.status not in WITH_ANSWER:
         unused = answer.stop_reason == TOOL_USE or result.kind == BEATEN  # it was over before
         answer = None if unused or _fails_later(result) else answer
     if asked is not None and _was_to_go_on(result, asked):

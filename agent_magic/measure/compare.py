@@ -13,6 +13,7 @@ from agent_magic.declare.units import plural
 from agent_magic.errors import AgentMagicError, DeclarationError, shown_value
 from agent_magic.measure.frames import ALL, make_frame, table
 from agent_magic.measure.metrics import summarize
+from agent_magic.record.answer import WITH_ANSWER
 from agent_magic.record.display import single_line
 from agent_magic.record.facts import Facts, overlap
 from agent_magic.record.results import Base, RunRecord
@@ -74,7 +75,7 @@ def differences(a: RunRecord, b: RunRecord) -> list[dict[str, Any]]:
 
 
 def bought_again(before: RunRecord, record: RunRecord) -> Counter[str]:
-    earlier = {one.name: one for one in before.results if one.status in {"succeeded", "capped"} and one.attempts}
+    earlier = {one.name: one for one in before.results if one.status in WITH_ANSWER and one.attempts}
     found: Counter[str] = Counter()
     for now in record.results:
         was = earlier.get(now.name)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from agent_magic.measure.intervals import mean_interval
 from agent_magic.measure.server_fit import OURS, limit_of_run
-from agent_magic.record.answer import total_tokens, total_usd
+from agent_magic.record.answer import WITH_ANSWER, total_tokens, total_usd
 from agent_magic.record.facts import Facts
 from agent_magic.record.phases import phases_of
 
@@ -373,7 +373,7 @@ def _limited_by(
 
 def _why(results: Sequence[AgentResult]) -> str:
     given_up = [result.error for result in results if result.error and result.kind == "Breaker"]
-    if not given_up and any(result.status in {"succeeded", "capped"} for result in results):
+    if not given_up and any(result.status in WITH_ANSWER for result in results):
         return ""
     failed = [result.error for result in results if result.error and result.status == "failed"]
     return Counter(found).most_common(1)[0][0] if (found := given_up or failed) else ""

@@ -11,6 +11,7 @@ from agent_magic.declare.validation import is_number, names_of
 from agent_magic.errors import DeclarationError, PlanError, did_you_mean, shown_value
 from agent_magic.measure.frames import ALL, frame_of, make_frame, on_the_run, table
 from agent_magic.measure.metrics import summarize, total_cost
+from agent_magic.record.answer import WITHOUT_ANSWER
 from agent_magic.record.display import single_line
 from agent_magic.record.facts import ENOUGH, Facts, overlap, percentile
 from agent_magic.record.reasons import limited
@@ -188,7 +189,7 @@ class _Facts:
 
     def succeeded(self, wanted: float) -> dict[str, Any]:
         n = sum(one.status not in {"pending", "queued", "running"} for one in self._results)
-        lost = (one for one in self._results if one.status in {"failed", "cancelled", "skipped"})
+        lost = (one for one in self._results if one.status in WITHOUT_ANSWER)
         kinds = Counter(one.kind or one.status for one in lost)
         why = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(MOST_KINDS))
         return _share("agents that succeeded, at least", wanted, self._done, n, why, least=True)

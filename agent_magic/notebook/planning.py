@@ -21,6 +21,7 @@ from agent_magic.notebook.front_end import agrees, can_ask, can_decide, display_
 from agent_magic.notebook.running import ANEW, Resumed, execute
 from agent_magic.notebook.session import drop_command
 from agent_magic.providers.dask.cluster import STREAMS_PER_KERNEL, useful_workers
+from agent_magic.record.answer import WITH_ANSWER
 from agent_magic.show.cards import attachments_card, plan_picture, prompt_words
 from agent_magic.show.estimates import estimate_page, headline, outlay_line, price_line
 from agent_magic.show.explore import Explorer, Panel
@@ -216,7 +217,7 @@ def _unbought(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Res
     found = unbought(plan, where, session.shared.ledger, earlier, fresh=fresh, timeout_s=policy.timeout_s)
     # An agent that was cut between two turns has its first answer only.
     results = () if last is None else last.record.results
-    lost = {one.name for one in results if one.status not in {"succeeded", "capped"}}
+    lost = {one.name for one in results if one.status not in WITH_ANSWER}
     return sorted({*found, *(one for one, step in enumerate(plan.agents) if step.tools and step.name in lost)})
 
 

@@ -21,6 +21,7 @@ from agent_magic.declare.validation import is_number, must_be
 from agent_magic.engine.requests import ask, model_of
 from agent_magic.errors import CassetteError, DeclarationError, NotConnected, ReplayMiss
 from agent_magic.providers.base import EVERYTHING, Provider
+from agent_magic.record.answer import WITH_ANSWER
 from agent_magic.record.cassette.reading import ANYWHERE
 from agent_magic.record.events import AgentReady, AttemptEnded, CallEnded, CallStarted, Event, FirstToken, RunEnded
 from agent_magic.record.request import going_on
@@ -263,7 +264,7 @@ class Match:
         if result.is_task and result.status == "succeeded":
             here = result.has_value and not self.run.redacted
             self.texts[result.name] = result.meaning if here else result.text
-        elif result.status in {"succeeded", "capped"} and result.answer is not None:
+        elif result.status in WITH_ANSWER and result.answer is not None:
             self.texts[result.name] = self.plan.meaning_of(agent, result.text)
 
 

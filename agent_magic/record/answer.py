@@ -19,6 +19,9 @@ SOURCES: Final = frozenset(get_args(Source))
 
 Status = Literal["pending", "queued", "running", "succeeded", "failed", "skipped", "unused", "cancelled", "capped"]
 """`unused`: a reserved place or round that was not needed. `capped`: a cap on its turns cut it, text kept."""
+WITH_ANSWER = frozenset({"succeeded", "capped"})
+"""Steps that ended so pass an answer on."""
+WITHOUT_ANSWER = frozenset({"failed", "skipped", "cancelled"})
 
 
 PAUSED = "pause_turn"

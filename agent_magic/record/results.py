@@ -17,7 +17,7 @@ from agent_magic.declare.subplan import last_in
 from agent_magic.declare.units import seconds
 from agent_magic.declare.values import same_name, unpack
 from agent_magic.errors import AgentMagicError, NoValue, UnknownAgent
-from agent_magic.record.answer import ESCALATED, PAUSED, Usage, add_usage, total_usd
+from agent_magic.record.answer import ESCALATED, PAUSED, WITH_ANSWER, Usage, add_usage, total_usd
 from agent_magic.record.display import Shown, single_line
 from agent_magic.record.facts import Attempt, Facts, ToolCall, own_text, stretches
 from agent_magic.record.fold import FOLD
@@ -570,7 +570,7 @@ class RunRecord:
     @property
     def is_complete(self) -> bool:
         ended = self.ended_s is not None and not self.cut
-        return ended and all(one.status in {"succeeded", "capped"} or one.is_left_out for one in self.results)
+        return ended and all(one.status in WITH_ANSWER or one.is_left_out for one in self.results)
 
     @property
     def rows(self) -> list[AgentResult]:
@@ -681,7 +681,7 @@ class Returned(Mapping[str, Any]):
 
     def __contains__(self, name: object) -> bool:
         number = self._record.plan.index.get(name) if isinstance(name, str) else None
-        return number is not None and self._record.results[number].status in {"succeeded", "capped"}
+        return number is not None and self._record.results[number].status in WITH_ANSWER
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self._record.plan.names if name in self)

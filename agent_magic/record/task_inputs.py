@@ -15,6 +15,7 @@ from agent_magic.declare.each import OWN, view_of
 from agent_magic.declare.signature import defined, source_sha
 from agent_magic.declare.task import Task
 from agent_magic.declare.values import DIGITS, digest, fingerprint
+from agent_magic.record.answer import WITH_ANSWER
 from agent_magic.record.results import Returned
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Taken:
             return fingerprint(plan.meaning(step, name, Returned(self._record)))
         if name in plan.groups:  # the last round that ran, as the run has decided
             members = view_of(plan.agents, plan.groups[name], plan.agents[step]).members
-            ran = [one for one in members if self._record.results[one].status in {"succeeded", "capped"}]
+            ran = [one for one in members if self._record.results[one].status in WITH_ANSWER]
             return _of_result(self._record.results[ran[-1]]) if ran else UNKNOWN
         if name not in self._variables:
             self._variables[name] = fingerprint(plan.values[name])

@@ -23,6 +23,7 @@ from agent_magic.notebook.running import Resumed, edit_answer, text_to_edit
 from agent_magic.notebook.session import DEFAULT_PLAN
 from agent_magic.notebook.verbs.results import CUT, cut_run, is_own, whose
 from agent_magic.notebook.verbs.runs import RUN_OPTIONS, run_and_tell, tell_end, until_over
+from agent_magic.record.answer import WITHOUT_ANSWER
 from agent_magic.record.display import visible
 from agent_magic.show.asking import asked_text
 from agent_magic.show.notes import rejected_note
@@ -151,7 +152,7 @@ def _retry_under_way(ctx: CommandContext) -> None:
         results, plan = driver.record.results, driver.plan
         wrong = [one.name for one in results if is_rejected(one)]
         kept = {*wrong, *(plan.names[one] for one in plan.dag.descendants(plan.numbers(wrong)))}
-        lost = [one.name for one in results if one.status in {"failed", "cancelled", "skipped"}]
+        lost = [one.name for one in results if one.status in WITHOUT_ANSWER]
         asked = [name for name in lost if name not in kept]
         if asked or not wrong:
             Controls(driver).retry(asked if wrong else None)

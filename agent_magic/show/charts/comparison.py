@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from agent_magic.declare.units import dollars, plural, seconds
 from agent_magic.measure.frames import next_step
 from agent_magic.measure.metrics import summarize
+from agent_magic.record.answer import WITHOUT_ANSWER
 from agent_magic.record.display import single_line
 from agent_magic.show.charts.chart import ADVISE, compose, provenance
 from agent_magic.show.charts.marks import MARGIN, ROW_H, WIDTH, Bar, Label, Look, Panel, Rows, times
@@ -107,7 +108,7 @@ def _row(
 
 
 def _look(row: Mapping[str, object], b: AgentResult | None) -> Look:
-    if b is not None and b.status in {"failed", "skipped", "cancelled"}:
+    if b is not None and b.status in WITHOUT_ANSWER:
         return LOST
     return SLOWER if _is_slower(row) else AFTER
 

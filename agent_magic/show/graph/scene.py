@@ -13,7 +13,7 @@ from agent_magic.declare.subplan import BOX
 from agent_magic.declare.units import UNKNOWN, count, dollars, seconds
 from agent_magic.forecast.whatif import MOST_AT_ONCE, totals_of
 from agent_magic.measure.metrics import longest_chain, source_of
-from agent_magic.record.answer import total_tokens, total_usd
+from agent_magic.record.answer import WITH_ANSWER, WITHOUT_ANSWER, total_tokens, total_usd
 from agent_magic.record.display import single_line
 from agent_magic.record.events import AgentEnded
 from agent_magic.record.results import capped_steps
@@ -209,7 +209,7 @@ def node_view(
 def flow_of(result: AgentResult) -> int:
     """Return 0 before an answer, 1 to 4 by its output tokens."""
     answer = result.answer
-    if answer is None or result.status not in {"succeeded", "capped"}:
+    if answer is None or result.status not in WITH_ANSWER:
         return 0
     return 1 + bisect_right(FLOW_STEPS, answer.usage.output_tokens or 0)
 
@@ -305,7 +305,7 @@ def _line(record: RunRecord, agent: int, now_s: float) -> str:
 def _why_skipped(record: RunRecord, agent: int) -> str:
     result = record.results[agent]
     parents = (record.results[one] for one in record.plan.dag.parents[agent])
-    lost = next((one.name for one in parents if one.status in {"failed", "skipped", "cancelled"}), "")
+    lost = next((one.name for one in parents if one.status in WITHOUT_ANSWER), "")
     if result.is_left_out:
         why = result.error if result.kind == BEATEN else "condition is false"
         return "not needed" if result.status == "unused" else why or ""
