@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from agent_magic.declare.values import sendable
 from agent_magic.engine.pacing.limits import MOST
-from agent_magic.errors import DeclarationError, Overloaded, Truncated, Unreachable, Unreadable
+from agent_magic.errors import DeclarationError, Overloaded, RateLimited, Rejected, Truncated, Unreachable, Unreadable
 from agent_magic.machine import in_browser
 from agent_magic.record.answer import TOOL_USE
 from agent_magic.record.secret_scan import masked
@@ -252,6 +252,40 @@ class Opening:
             yield self._pieces[-1]
             if self._pieces and is_json(self.body):
                 return
+
+
+def rate_limited(
+    message: str,
+    headers: Mapping[str, str],
+    limit: str | None,
+    *,
+    spent: str = "",
+    never: str = "",
+    said_s: float | None = None,
+) -> RateLimited:
+    """Return the error of a 429, with the wait in its headers or else in its message, `said_s`.
+
+    `spent` says what is used up, `never` why no wait can help, if the server tells.
+    """
+    again, wait_s = should_retry(headers), retry_after_s(headers)
+    final = again is None and bool(spent)
+    hint = spent if final else never or "Lower --concurrency, or raise the limit"
+    if again is False:
+        hint = "The server says that this request should not be sent again (x-should-retry: false)"
+    return RateLimited(
+        f"{message} (429). {hint}.",
+        retry_after_s=said_s if wait_s is None else wait_s,
+        limit=limit,
+        final=final,
+        again=again is not False and not never,
+    )
+
+
+def not_answered(message: str, status: int, headers: Mapping[str, str], hint: str) -> Overloaded | Rejected:
+    """Return the error of any other status, by whether to send the request again."""
+    if is_worth_repeating(status, headers):
+        return Overloaded(f"{message} ({status})", status=status, retry_after_s=retry_after_s(headers))
+    return Rejected(f"{message} ({status}). {hint}".rstrip(), status=status)
 
 
 def is_json(body: bytes) -> bool:

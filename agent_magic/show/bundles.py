@@ -10,7 +10,7 @@ from agent_magic.forecast.advice.advice import APPLIED, LEAST_S, LEAST_USD, Advi
 from agent_magic.forecast.calibration import Sweep
 from agent_magic.forecast.estimate.value import Estimate
 from agent_magic.measure.path import CriticalPath
-from agent_magic.measure.trial import Setting, Trial
+from agent_magic.measure.trial import SAID, Setting, Trial
 from agent_magic.record.display import ShownFrame, bundle_of
 from agent_magic.record.results import AgentResult
 from agent_magic.show.estimates import estimate_page
@@ -107,9 +107,8 @@ def trial_page(trial: Trial) -> Page:
 def _setting_row(row: dict[Any, Any], would_tell: str) -> tuple[str, ...]:
     known = {name: value for name, value in row.items() if _is_known(value)}
     errors = known.get("errors")
-    verdict = str(known["verdict"]).replace("undecided", "within noise")
+    verdict = SAID.get(row["verdict"], row["verdict"])
     verdict += f": {would_tell}" if would_tell else ""
-    verdict = verdict.replace("unknown", "not graded")
     verdict += f" ({errors} not graded)" if errors and known.get("n") else ""
     return (
         Setting.of(row).label,

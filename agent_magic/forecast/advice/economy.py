@@ -33,6 +33,7 @@ from agent_magic.forecast.advice.finding import (
 from agent_magic.forecast.evidence import facts_of
 from agent_magic.forecast.work import Rewritten
 from agent_magic.measure.scores import FEW, reading
+from agent_magic.measure.trial import SAID
 from agent_magic.record.answer import CHARS_PER_TOKEN
 
 if TYPE_CHECKING:
@@ -46,13 +47,7 @@ if TYPE_CHECKING:
 
 
 RULE: Final = "the setting by its grades"
-SAYS: Final[dict[Verdict, str]] = {
-    "best": "the best of the trial",
-    "as good": "as good",
-    "worse": "worse",
-    "undecided": "within noise",
-    "unknown": "not graded",
-}
+SAYS: Final[Mapping[Verdict, str]] = {"best": "the best of the trial", **SAID}
 
 
 class Graded(NamedTuple):

@@ -12,20 +12,19 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from agent_magic.engine.pacing.limits import Reading
-from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreachable, Unreadable
+from agent_magic.errors import CallError, Rejected, Unreachable, Unreadable
 from agent_magic.providers.responses import (
     SIMULATED_HEADER,
     excerpt,
     headers_of,
     hide,
-    is_worth_repeating,
     no_connection,
+    not_answered,
     number_of,
     of_aiohttp,
-    retry_after_s,
+    rate_limited,
     root_of,
     says_too_long,
-    should_retry,
     unreadable,
     was_sent,
     words_of,
@@ -41,15 +40,15 @@ if TYPE_CHECKING:
     from agent_magic.providers.base import Stream
 
 HINTS = {
-    401: " Check ANTHROPIC_API_KEY.",
-    402: " Look at the account's billing.",
-    403: " This key may not do that: try another model, or ask the owner of the workspace.",
-    404: " Check the model's name, and ANTHROPIC_BASE_URL if you set it.",
-    413: " The prompt is too long for the API.",
-    501: " Check base_url (ANTHROPIC_BASE_URL).",
-    511: " The network wants a login: open any page in a browser.",
+    401: "Check ANTHROPIC_API_KEY.",
+    402: "Look at the account's billing.",
+    403: "This key may not do that: try another model, or ask the owner of the workspace.",
+    404: "Check the model's name, and ANTHROPIC_BASE_URL if you set it.",
+    413: "The prompt is too long for the API.",
+    501: "Check base_url (ANTHROPIC_BASE_URL).",
+    511: "The network wants a login: open any page in a browser.",
 }
-SHORTER = " Send a shorter prompt, lower --max-tokens, or take a model with a longer context."
+SHORTER = "Send a shorter prompt, lower --max-tokens, or take a model with a longer context."
 REDIRECTED = (
     "The real API never does, so the key was not sent there: check ANTHROPIC_BASE_URL, and the proxy if there is one."
 )
@@ -176,28 +175,14 @@ def _of_status(error: APIStatusError, secrets: tuple[str, ...]) -> CallError:
     headers = error.response.headers
     message = excerpt(words_of(error.body), secrets)
     if status == TOO_MANY:
-        said, code = should_retry(headers), getattr(error, "error_code", None)
-        final = said is None and code in SPEND_LIMITS
-        hint = "Lower --concurrency, or raise the limit"
-        if final:
-            hint = "The spend limit of the account is reached"
-        elif said is False:
-            hint = "The server says that this request should not be sent again (x-should-retry: false)"
-        elif code == NOT_INCLUDED:
-            hint = "Try another model, or look at the account's billing"
-        return RateLimited(
-            f"{message} (429). {hint}.",
-            retry_after_s=retry_after_s(headers),
-            limit=_limit_of(error, headers),
-            final=final,
-            again=said is not False and code != NOT_INCLUDED,
-        )
+        code, limit = getattr(error, "error_code", None), _limit_of(error, headers)
+        spent = "The spend limit of the account is reached" if code in SPEND_LIMITS else ""
+        never = "Try another model, or look at the account's billing" if code == NOT_INCLUDED else ""
+        return rate_limited(message, headers, limit, spent=spent, never=never)
     if status != 413 and says_too_long(words_of(error.body)):
         # A proxy may report it as a 500, which would be sent again in vain.
-        return Rejected(f"{message} ({status}).{SHORTER}", status=status)
-    if is_worth_repeating(status, headers):
-        return Overloaded(f"{message} ({status})", status=status, retry_after_s=retry_after_s(headers))
-    return Rejected(f"{message} ({status}).{HINTS.get(status, '')}", status=status)
+        return Rejected(f"{message} ({status}). {SHORTER}", status=status)
+    return not_answered(message, status, headers, HINTS.get(status, ""))
 
 
 def _limit_of(error: APIStatusError, headers: Mapping[str, str]) -> str | None:

@@ -12,16 +12,15 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.engine.pacing.limits import Reading
-from agent_magic.errors import CallError, Overloaded, RateLimited, Refused, Rejected, Unreachable
+from agent_magic.errors import CallError, Refused, Rejected, Unreachable
 from agent_magic.providers.responses import (
     excerpt,
-    is_worth_repeating,
+    not_answered,
     number_of,
     of_aiohttp,
-    retry_after_s,
+    rate_limited,
     root_of,
     says_too_long,
-    should_retry,
     unreadable,
     words_of,
 )
@@ -130,25 +129,13 @@ def error_of(
     if says_too_long(" ".join([told.message, *told.words])) and status != TOO_MANY:
         return Rejected(f"{_lengths(told, request)} {SHORTER} The server says: {message} ({status}).", status=status)
     if status == TOO_MANY:
-        again = should_retry(headers)
-        final = again is None and bool(told.words & SPENT)
-        hint = "The account's quota is used up" if final else "Lower --concurrency, or raise the limit"
-        if again is False:
-            hint = "The server says that this request should not be sent again (x-should-retry: false)"
-        wait_s = retry_after_s(headers)
-        return RateLimited(
-            f"{message} (429). {hint}.",
-            retry_after_s=wait_said_s(told.message) if wait_s is None else wait_s,
-            limit=named_limit(told.message, headers),
-            final=final,
-            again=again is not False,
-        )
+        spent = "The account's quota is used up" if told.words & SPENT else ""
+        limit = named_limit(told.message, headers)
+        return rate_limited(message, headers, limit, spent=spent, said_s=wait_said_s(told.message))
     if "invalid_api_key" in told.words or (status >= 400 and not has_key and "no_db_connection" in told.words):
         status = 401
-    if is_worth_repeating(status, headers):
-        return Overloaded(f"{message} ({status})", status=status, retry_after_s=retry_after_s(headers))
     hint = NO_KEY if status in {401, 403} and not has_key else HINTS.get(status, "")
-    return Rejected(f"{message} ({status}). {hint}".rstrip(), status=status)
+    return not_answered(message, status, headers, hint)
 
 
 def _lengths(told: Told, request: Request) -> str:
