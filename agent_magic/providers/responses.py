@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import json
 import math
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from httpx2 import Request, Response
 
+    from agent_magic.declare.content import Attachment
     from agent_magic.errors import CallError
 
 
@@ -107,6 +109,10 @@ def _wait_s(seconds: float) -> float:
     return min(max(0.0, seconds), LONGEST_WAIT_S)
 
 
+DRAIN_S: Final = 0.25
+"""How long a complete response may take to end, so that its connection can be reused."""
+ENDING_S: Final = 2.0
+"""How long the last counts may take after the reason why the model stopped."""
 MOST_BYTES: Final = 1 << 27
 """128,000 tokens take 50 MB, if each is a chunk."""
 
@@ -252,6 +258,14 @@ class Opening:
             yield self._pieces[-1]
             if self._pieces and is_json(self.body):
                 return
+
+
+def in_base64(one: Attachment) -> str:
+    """Raise `DeclarationError` if a recording left out its bytes."""
+    if not one.data:
+        hint = "Run the cell that reads it, and declare its agent again."
+        raise DeclarationError(f"The bytes of {one.label} are not here.", hint=hint)
+    return base64.b64encode(one.data).decode()
 
 
 def rate_limited(

@@ -12,7 +12,6 @@ ours and nothing watches the method, the body is written as text and sent throug
 
 from __future__ import annotations
 
-import base64
 import functools
 import hashlib
 import importlib
@@ -38,7 +37,7 @@ from agent_magic.providers.anthropic.models import DEFAULT_URL, MODELS, server_t
 from agent_magic.providers.anthropic.stream import collect, counted, named_stream, plain
 from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.providers.capabilities import SchemaWatch
-from agent_magic.providers.responses import ENVIRONMENT_KEYS, excerpt, with_options
+from agent_magic.providers.responses import ENVIRONMENT_KEYS, excerpt, in_base64, with_options
 from agent_magic.providers.transport import (
     Hidden,
     PerLoop,
@@ -459,11 +458,7 @@ def _fill(messages: list[dict[str, Any]], request: Request) -> None:
 
 
 def _sent(one: Attachment) -> str:
-    """Raise `DeclarationError` if a recording left out its bytes."""
-    if not one.data:
-        hint = "Run the cell that reads it, and declare its agent again."
-        raise DeclarationError(f"The bytes of {one.label} are not here.", hint=hint)
-    return one.text or base64.b64encode(one.data).decode()
+    return one.text or in_base64(one)
 
 
 async def begin(

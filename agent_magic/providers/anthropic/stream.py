@@ -24,6 +24,8 @@ from agent_magic.providers.anthropic.errors import note_response, raised_by_sdk
 from agent_magic.providers.base import Stream
 from agent_magic.providers.events import events_of, may_begin, values_in
 from agent_magic.providers.responses import (
+    DRAIN_S,
+    ENDING_S,
     MOST_TOKENS,
     Opening,
     count_of,
@@ -52,10 +54,6 @@ EVENTS, PAGE = "text/event-stream", "text/html"
 IN_ONE_PIECE = frozenset({"application/json", PAGE})
 """No stream, unless the body shows otherwise."""
 BROKEN_OFF = frozenset({PAUSED, *CUT, *REFUSED})
-DRAIN_S = 0.25
-"""How long a connection may take to end after a complete answer."""
-ENDING_S = 2.0
-"""How long the last event may take after the `stop_reason`: a second count may still come."""
 
 
 def plain(events: AsyncStream[Any], sdk: object) -> AsyncStream[Any]:

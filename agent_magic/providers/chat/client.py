@@ -6,7 +6,6 @@ message. Source: the vendors' pages on chat completions.
 
 from __future__ import annotations
 
-import base64
 import functools
 import hashlib
 import importlib
@@ -41,6 +40,7 @@ from agent_magic.providers.responses import (
     bounded,
     headers_of,
     hide,
+    in_base64,
     no_connection,
     with_options,
 )
@@ -462,14 +462,7 @@ def _text(text: str) -> Json:
 
 
 def _picture(media_type: str, one: Attachment) -> Json:
-    """Raise `DeclarationError` if a recording left out its bytes."""
-    if not one.data:
-        hint = "Run the cell that reads it, and declare its agent again."
-        raise DeclarationError(f"The bytes of {one.label} are not here.", hint=hint)
-    return {
-        "type": "image_url",
-        "image_url": {"url": f"data:{media_type};base64,{base64.b64encode(one.data).decode()}"},
-    }
+    return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{in_base64(one)}"}}
 
 
 def _tool(tool: Json) -> Json:

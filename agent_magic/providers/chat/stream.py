@@ -22,6 +22,8 @@ from agent_magic.errors import CallError, Truncated, Unreadable
 from agent_magic.providers.chat.errors import raised_by_transport
 from agent_magic.providers.events import DONE, events_of, may_begin, values_in
 from agent_magic.providers.responses import (
+    DRAIN_S,
+    ENDING_S,
     Opening,
     count_of,
     end_of,
@@ -46,10 +48,6 @@ THOUGHTS = ("reasoning_content", "reasoning")
 TEXTS = frozenset({"text", "output_text", None})
 """Types of the parts of an answer that are its text."""
 EVENTS, PAGE = "text/event-stream", "text/html"
-ENDING_S = 2.0
-"""How long the counts may take after the `finish_reason`."""
-DRAIN_S = 0.25
-"""How long a complete response may take to end, so that its connection can be reused."""
 
 
 class ErrorInside(Exception):
