@@ -178,15 +178,25 @@ class UnknownGroup(PlanError):
 
 
 def _has(known: Sequence[str]) -> str:
-    return f" It has {_some(known, 8)}." if known else ""
+    return f" It has {some_of(known, 8)}." if known else ""
 
 
 def _more(left: int) -> list[str]:
-    return [f"  and {left} more"] if left > 0 else []
+    return [f" {and_more(left)}"] if left > 0 else []
 
 
-def _some(names: Sequence[str], most: int) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def and_more(left: int) -> str:
+    return f" and {left:,} more" if left > 0 else ""
+
+
+def some_of(names: Sequence[str], most: int = 4) -> str:
+    """Write `a, b and 3 more`."""
+    return ", ".join(names[:most]) + and_more(len(names) - most)
+
+
+def shortened(steps: Sequence[str], most: int) -> Sequence[str]:
+    """Leave out the middle of a long path."""
+    return steps if len(steps) <= most else [*steps[: most - 2], f"({len(steps) - most + 1} more)", steps[-1]]
 
 
 class Cycle(PlanError):
@@ -195,19 +205,13 @@ class Cycle(PlanError):
     def __init__(self, cycle: Sequence[str]) -> None:
         self.cycle = tuple(cycle)
         last, first = self.cycle[-2:]
+        path = " -> ".join(shortened(self.cycle, 10))
         super().__init__(
-            f"These agents wait for each other: {_shorten_path(self.cycle)}. If they are to work in rounds, say so at "
+            f"These agents wait for each other: {path}. If they are to work in rounds, say so at "
             f'the one that begins: {first} --until "{last}.ok" --rounds 3, with a condition on {last}. Else take one '
             f"edge out: {{{{ {last} }}}} out of the prompt of {first!r}, or out of its --after. "
             "%config AgentMagics.on_cycle = 'sequential' runs them in declared order."
         )
-
-
-def _shorten_path(names: Sequence[str], most: int = 10) -> str:
-    """Write `a -> b -> c`, the middle of a long path left out."""
-    if len(names) > most:
-        names = [*names[: most - 2], f"({len(names) - most + 1} more)", *names[-1:]]
-    return " -> ".join(names)
 
 
 class UndefinedVariable(PlanError):
@@ -454,7 +458,7 @@ class RunFailed(AgentMagicError):
         of_same: dict[str, list[str]] = {}
         for name, why in self.failures.items():
             of_same.setdefault(why, []).append(name)
-        lines = [f"  {_some(names, _MOST_NAMES)}: {why}" for why, names in list(of_same.items())[:_MOST_FAILURES]]
+        lines = [f"  {some_of(names, _MOST_NAMES)}: {why}" for why, names in list(of_same.items())[:_MOST_FAILURES]]
         more = sum(map(len, list(of_same.values())[_MOST_FAILURES:]))
         head = f"{len(self.failures)} agent{'s' * (len(self.failures) != 1)} did not succeed:"
         next_ = "%agents error NAME says all about one; so does run[NAME].attempts."

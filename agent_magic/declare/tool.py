@@ -35,7 +35,7 @@ from agent_magic.declare.values import (
     read_table,
     sendable,
 )
-from agent_magic.errors import AgentMagicError, DeclarationError, did_you_mean, shown_value
+from agent_magic.errors import AgentMagicError, DeclarationError, did_you_mean, shown_value, some_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -420,7 +420,7 @@ def _within_limits(tools: tuple[Tool | ServerTool, ...], schema: str) -> tuple[T
                 continue
         found.append(one)
     if loose:
-        shown = ", ".join(loose[:4]) + (f" and {len(loose) - 4} more" if len(loose) > 4 else "")
+        shown = some_of(loose)
         limits = f"{MOST_STRICT} tools, {MOST_OPTIONAL} optional arguments and {MOST_UNIONS} of several types"
         message = f"The arguments of {shown} are checked only when they are here: a request takes {limits} checked."
         warnings.warn(message, UserWarning, stacklevel=3)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from agent_magic.declare.content import tokens_of
 from agent_magic.declare.units import plural
+from agent_magic.errors import some_of
 from agent_magic.forecast.evidence import (
     BEATEN_BY_OTHERS,
     ENOUGH,
@@ -349,9 +350,9 @@ class _Modelling:
         if self.evidence.record.plan.flow is not None and (self.models or self.efforts):
             self.say("conditions, items and rounds as recorded, which another model may decide otherwise", "assumed")
         for words, counts in self.earlier.items():
-            self.say(f"{_names([*counts])}: {words} ({plural(sum(counts.values()), 'earlier answer')})", "ledger")
+            self.say(f"{some_of([*counts], 3)}: {words} ({plural(sum(counts.values()), 'earlier answer')})", "ledger")
         if self.assumed_answers:
-            self.say(f"{_names(self.assumed_answers)}: no answer was recorded, forecast as if it came", "assumed")
+            self.say(f"{some_of(self.assumed_answers, 3)}: no answer was recorded, forecast as if it came", "assumed")
         return Works(tuple(works), self.basis, tuple(self.words))
 
     def _was_begun(self, agent: int) -> bool:
@@ -637,8 +638,3 @@ def _spread(ordered: Sequence[int], middle: float) -> tuple[float, float]:
     if len(ordered) < ENOUGH or not middle:
         return UNSURE
     return quantile(ordered, LOW) / middle, quantile(ordered, HIGH) / middle
-
-
-def _names(names: Sequence[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

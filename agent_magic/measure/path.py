@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from agent_magic.declare.units import seconds
+from agent_magic.errors import shortened
 from agent_magic.measure.frames import make_frame, table
 from agent_magic.measure.metrics import critical_path, longest_chain, slack_s
 from agent_magic.record.display import Shown
@@ -72,12 +73,10 @@ class CriticalPath(Shown):
         if not self.agents:
             return "CriticalPath: no agent ran"
         steps = [f"{agent} {seconds(work)}" for agent, work in zip(self.agents, self.work_s, strict=True)]
-        if len(steps) > MOST_NAMED:
-            steps = [*steps[: MOST_NAMED - 2], f"({len(steps) - MOST_NAMED + 1} more)", steps[-1]]
         of = "" if self.wall_s is None else f" of {seconds(self.wall_s)}"
         best = max(range(len(self.agents)), key=lambda one: self.halving_saves_s[one])
         return (
-            f"CriticalPath: {seconds(self.length_s)}{of}: {' -> '.join(steps)}. "
+            f"CriticalPath: {seconds(self.length_s)}{of}: {' -> '.join(shortened(steps, MOST_NAMED))}. "
             f"Halving {self.agents[best]} saves {seconds(self.halving_saves_s[best])}."
         )
 

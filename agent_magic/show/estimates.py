@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from agent_magic.declare.units import count, dollars, plural, seconds, steps
 from agent_magic.engine.admission.budget import give_price
+from agent_magic.errors import shortened
 from agent_magic.forecast.evidence import SURE_BY
 from agent_magic.record.display import single_line
 from agent_magic.record.reasons import limit
@@ -155,9 +156,7 @@ def _facts(estimate: Estimate) -> list[tuple[str, str]]:
 
 def _steps(path: CriticalPath) -> str:
     steps = [f"{name} {seconds(took)}" for name, took in zip(path.agents, path.work_s, strict=True)]
-    if len(steps) > MOST_STEPS:
-        steps = [*steps[: MOST_STEPS - 2], f"({len(steps) - MOST_STEPS + 1} more)", steps[-1]]
-    return " → ".join(steps)
+    return " → ".join(shortened(steps, MOST_STEPS))
 
 
 def _reach(estimate: Estimate) -> str:

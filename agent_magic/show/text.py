@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from agent_magic.declare.answers.schema import VALUE, is_wrapper, schema_of
 from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.units import UNKNOWN, count, dollars, known, plural, seconds, steps, times
+from agent_magic.errors import and_more
 from agent_magic.forecast.evidence import SURE_BY
 from agent_magic.forecast.whatif import MOST_AT_ONCE, totals_of
 from agent_magic.measure.metrics import cost_mark, total_cost
@@ -287,8 +288,7 @@ def total_tokens_of(result: AgentResult) -> int | None:
 
 def listed(names: Sequence[str], most: int = 8) -> str:
     """Return `a, b and 3 more`."""
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(map(single_line, names[:most])) + more
+    return ", ".join(map(single_line, names[:most])) + and_more(len(names) - most)
 
 
 def _by_layer(

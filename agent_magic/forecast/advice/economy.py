@@ -18,6 +18,7 @@ from agent_magic.declare.options import EFFORTS
 from agent_magic.declare.units import dollars, plural, seconds
 from agent_magic.declare.values import RenderError, holds_content, value_text
 from agent_magic.engine.admission.prefix import LIFE_S, context_tokens
+from agent_magic.errors import some_of
 from agent_magic.forecast.advice.finding import (
     BRACES,
     LEAST_PREFIX,
@@ -27,7 +28,6 @@ from agent_magic.forecast.advice.finding import (
     Finding,
     cheapens,
     found,
-    listed,
     pays,
 )
 from agent_magic.forecast.evidence import facts_of
@@ -192,10 +192,10 @@ def shared_text(outlook: Outlook) -> Finding | None:
         return None
     names = [outlook.record.plan.names[one] for one in numbers]
     measured = f"{len(names)} prompts {words} {tokens:,} tokens, estimated, and each pays for them."
-    change = f"Put that text into a variable, and make it the context of {listed(names)}."
+    change = f"Put that text into a variable, and make it the context of {some_of(names)}."
     told = _as_context(outlook, numbers, Rewritten(0, CONTEXT, characters, characters), measured, change)
     told = replace(told, rule="shared text is paid for once")
-    return told.at(listed(names), "%%agent NAME --context VARIABLE, and the prompt without that text")
+    return told.at(some_of(names), "%%agent NAME --context VARIABLE, and the prompt without that text")
 
 
 def shared_values(outlook: Outlook) -> Finding | None:
@@ -207,12 +207,12 @@ def shared_values(outlook: Outlook) -> Finding | None:
     names = [outlook.record.plan.names[one] for one in numbers]
     tokens = len(text) // CHARS_PER_TOKEN
     measured = f"{{{{ {name} }}}} stands in {len(names)} prompts, {tokens:,} tokens each time."
-    change = f"Give it to {listed(names)} as --context {name}, and take {{{{ {name} }}}} out of their prompts."
+    change = f"Give it to {some_of(names)} as --context {name}, and take {{{{ {name} }}}} out of their prompts."
     shared = Rewritten(0, CONTEXT, len(text), len(text.encode(errors="replace")))
     plan = outlook.record.plan
     options = {one: {"context": name, "prompt": without_value(plan[one].prompt, name)} for one in names}
     options = options if all(each["prompt"].strip() for each in options.values()) else {}
-    return _as_context(outlook, numbers, shared, measured, change).at(listed(names), f"--context {name}", options)
+    return _as_context(outlook, numbers, shared, measured, change).at(some_of(names), f"--context {name}", options)
 
 
 def shared_documents(outlook: Outlook) -> Finding | None:
@@ -235,12 +235,12 @@ def shared_documents(outlook: Outlook) -> Finding | None:
     tokens, most, name, users = best
     names = [plan.names[one] for one in users]
     measured = f"{name} is attached by {len(names)} agents, about {tokens:,} tokens each time."
-    change = f"Give it to {listed(names)} as --context {name}, in place of --attach {name}."
+    change = f"Give it to {some_of(names)} as --context {name}, in place of --attach {name}."
     told = _as_context(outlook, users, Rewritten(0, CONTEXT, size=most, tokens=tokens), measured, change)
     told = replace(told, rule="a shared document is a context")
     attached = {one: tuple(other for other in plan[one].attach if other != name) for one in names}
     options = {one: {"context": name, "attach": rest} for one, rest in attached.items()}
-    return told.at(listed(names), f"--context {name} in place of --attach {name}", options)
+    return told.at(some_of(names), f"--context {name} in place of --attach {name}", options)
 
 
 def _as_context(outlook: Outlook, numbers: Sequence[int], shared: Rewritten, measured: str, change: str) -> Finding:
@@ -342,11 +342,11 @@ def said_twice(outlook: Outlook) -> Finding | None:
         return None
     names = [outlook.record.plan.names[one] for one in sorted(rows, key=lambda one: -rows[one].spared)]
     tokens = round(sum(one.spared * outlook.seen[number].per_character for number, one in rows.items()))
-    measured = f"About {tokens:,} tokens are paragraphs that stand twice in the prompt of {listed(names)}, or blanks."
-    change = f"Say it once in the prompt of {listed(names)}, or clean the value that it comes from."
+    measured = f"About {tokens:,} tokens are paragraphs that stand twice in the prompt of {some_of(names)}, or blanks."
+    change = f"Say it once in the prompt of {some_of(names)}, or clean the value that it comes from."
     told = found(outlook, "nothing is said twice", measured, f"{TOKENS}: context once", changed, change)
     told = replace(told, basis="assumed", assumed="tokens by characters, and the same answers")
-    return told.at(listed(names), f"each paragraph once in the prompt of {names[0]}")
+    return told.at(some_of(names), f"each paragraph once in the prompt of {names[0]}")
 
 
 def _spared(prompt: str) -> int:
@@ -380,17 +380,17 @@ def room_for_answers(outlook: Outlook) -> Finding | None:
     names = list(dict.fromkeys(outlook.names[number] for number in lower))
     most = max(outlook.seen[number].max_tokens for number in lower)
     measured = (
-        f"The longest answer of {listed(names)} has {max(longest[name] for name in names):,} tokens, "
+        f"The longest answer of {some_of(names)} has {max(longest[name] for name in names):,} tokens, "
         f"and each request sets {most:,} aside from the budget."
     )
     edits = ", ".join(f"--max-tokens {caps[name]} on {name}" for name in names[:4])
     fits = f", and {plural(more, 'more answer')} fit{'s' * (more == 1)} into the budget" if more > 0 else ""
-    change = f"Lower max_tokens of {listed(names)}{fits}."
+    change = f"Lower max_tokens of {some_of(names)}{fits}."
     source = "budgets: the worst case of each request is set aside before it is sent"
     told = found(outlook, "max_tokens near the answers", measured, source, changed, change)
     assumed = "; ".join(filter(None, [told.assumed, "answers as long as recorded: a longer one would be cut"]))
     options = {outlook.record.plan.names[number]: {"max_tokens": cap} for number, cap in lower.items()}
-    return replace(told, assumed=assumed).at(listed(names), edits, options)
+    return replace(told, assumed=assumed).at(some_of(names), edits, options)
 
 
 def _calls(seen: Seen) -> bool:
@@ -419,19 +419,19 @@ def high_effort(outlook: Outlook) -> Finding | None:
     then = ", ".join(dict.fromkeys(lower.values()))
     output = sum(outlook.seen[number].output_tokens or 0 for number in thought)
     measured = (
-        f"With effort {now} about {sum(thought.values()):,} of {output:,} output tokens of {listed(names)} "
+        f"With effort {now} about {sum(thought.values()):,} of {output:,} output tokens of {some_of(names)} "
         "are in no answer: most likely they are thinking."
     )
     group = next((name for name in names if name in plan.groups), None)
     grade = f"await run.trial({group!r}, effort=[{then!r}, {now!r}], truth=...)" if group else "read both answers"
     hope = "" if tried else f" Untried: it saves {dollars(best)} at best."
     quality = f"Quality is not measured: {grade}." if graded is None else f"In a trial {how_sure(graded)}."
-    change = f"Try effort {then} for {listed(names)}.{hope} {quality}"
+    change = f"Try effort {then} for {some_of(names)}.{hope} {quality}"
     apply = {plan.names[number]: effort for number, effort in lower.items()}
     told = found(outlook, "effort by the task", measured, "the vendor's page on effort", changed, change, effort=apply)
     if not tried:  # the same length is no forecast of a lower effort's purpose
         told = replace(told, saves_s=None, saves_usd=None, forecast_s=None, forecast_usd=None)
-    return told.at(listed(names), f"--effort {then}")
+    return told.at(some_of(names), f"--effort {then}")
 
 
 def _thought(seen: Seen) -> int:

@@ -157,11 +157,6 @@ def fold(value: float) -> str:
     return "" if float(number.replace(",", "")) == 1.0 else f"{number} times "
 
 
-def listed(names: Sequence[str], most: int = 4) -> str:
-    more = f" and {len(names) - most:,} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 NEAR = 1.02
 """Two forecasts within this factor count as the same: they repeat a recorded run no better."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.declare.units import dollars, seconds
 from agent_magic.engine.pacing.limits import DIMENSIONS
+from agent_magic.errors import some_of
 from agent_magic.forecast.advice.economy import (
     by_grades,
     cache_life,
@@ -34,7 +35,6 @@ from agent_magic.forecast.advice.finding import (
     assumed_of,
     fold,
     found,
-    listed,
     pays,
     practices,
 )
@@ -285,7 +285,7 @@ def failures(outlook: Outlook) -> Finding | None:
         change=f"See what went wrong with {names[0]}{others}." if grave else "",
         source=f"{SPECIFICATION}: error handling",
         saves_usd=sum(known) if len(known) == len(prices) else None,
-    ).at(listed(names), f"%agents error {names[0]}")
+    ).at(some_of(names), f"%agents error {names[0]}")
 
 
 def cost_against_time(outlook: Outlook) -> Finding | None:
@@ -328,7 +328,7 @@ def cheaper_model(outlook: Outlook) -> Finding | None:
     graded = verdict_on(outlook, dearest, model=DEFAULT_MODEL)
     if graded is not None and graded.verdict in ("best", "as good"):  # `by_grades` speaks of it
         return None
-    names = listed(list(dict.fromkeys(outlook.names[number] for number in dearest)))
+    names = some_of(list(dict.fromkeys(outlook.names[number] for number in dearest)))
     models = ", ".join(sorted({results[number].model for number in dearest}))
     share = sum(priced[number] for number in dearest) / total
     measured = f"{share:.0%} of the dollars go to {models}, asked by {names}."

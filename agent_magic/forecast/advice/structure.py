@@ -16,6 +16,7 @@ from agent_magic.declare.declared import without_value
 from agent_magic.declare.resources import conflicts
 from agent_magic.declare.units import dollars, plural, seconds
 from agent_magic.engine.pacing.limits import DIMENSIONS
+from agent_magic.errors import some_of
 from agent_magic.forecast.advice.finding import (
     BRACES,
     CONCURRENT,
@@ -26,7 +27,6 @@ from agent_magic.forecast.advice.finding import (
     cheapens,
     fold,
     found,
-    listed,
     practices,
 )
 from agent_magic.forecast.work import Rewritten
@@ -64,12 +64,12 @@ def unused_answers(outlook: Outlook) -> Finding | None:
         return None
     names, join = [plan.names[one] for one in lost], plan.names[joins[-1]]
     without = outlook.ask(dropped=frozenset(lost))
-    change = f"Let {join} take {{{{ {names[0]} }}}}, or leave {listed(names)} out."
-    measured = f"No agent uses the answer of {listed(names)}, although {join} joins the others."
+    change = f"Let {join} take {{{{ {names[0]} }}}}, or leave {some_of(names)} out."
+    measured = f"No agent uses the answer of {some_of(names)}, although {join} joins the others."
     edit = f"{{{{ {names[0]} }}}} in the prompt of {join}, or %agents drop {' '.join(names)}"
     source = f"{DEEP_DIVE}: unused outputs"
     told = found(outlook, "every answer is used", measured, source, without, change, drop=tuple(names))
-    return told.at(listed(names), edit)
+    return told.at(some_of(names), edit)
 
 
 def wanted_texts(outlook: Outlook) -> Finding | None:

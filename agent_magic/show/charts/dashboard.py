@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from agent_magic.declare.units import count, seconds
 from agent_magic.engine.alerts import METRICS, SHARES, Gauges, slots_of
+from agent_magic.errors import and_more
 from agent_magic.record.display import single_line
 from agent_magic.record.events import AttemptEnded
 from agent_magic.show.charts.chart import compose, provenance
@@ -58,8 +59,7 @@ def run_dashboard(
     ]  # fmt: skip
     found = list(episodes)
     alerts = "alerts: " + "; ".join(f"{one} at {seconds(one.at_s)}" for one in found[:3]) if found else ""
-    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    caption = [alerts + more, *evenly(record), *provenance(simulated=record.simulated)]
+    caption = [alerts + and_more(len(found) - 3), *evenly(record), *provenance(simulated=record.simulated)]
     placed = [panel if place % 2 == 0 else panel.moved(HALF) for place, panel in enumerate(panels)]
     legend = [*LINES, *looks, *limit_looks, *more_looks]
     title = f"{single_line(record.plan.name)}: dashboard"

@@ -12,6 +12,7 @@ from agent_magic.declare.each import ROUNDS
 from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.subplan import box_of, boxes_of
 from agent_magic.declare.units import plural
+from agent_magic.errors import and_more
 from agent_magic.record.display import single_line
 from agent_magic.show.graph.layout import place
 from agent_magic.show.markup import element, escape, fit, number, path_data
@@ -437,6 +438,6 @@ def _groups(layers: Sequence[Sequence[int]]) -> Iterator[tuple[str, tuple[int, .
 def _lost_line(lost: Sequence[str], width: float, y: float) -> str:
     if not lost:
         return ""
-    more = f" and {len(lost) - _MOST_NAMED:,} more" if len(lost) > _MOST_NAMED else ""
+    more = and_more(len(lost) - _MOST_NAMED)
     text = f"{STATES['f'].word}: " + ", ".join(lost[:_MOST_NAMED])
     return element("text", escape(fit(text, width - 120, 11) + more), x=14, y=y)
