@@ -128,6 +128,7 @@ class Buyer:
         self._engine, self._record, self._provider, self._prices = engine, engine.record, provider, prices
         self._max_attempts, self._cache = max_attempts, cache
         self._late: dict[int, tuple[Request, Answer, str]] = {}
+        self._asking: set[int] = set()  # nothing of these is sent yet
         self.journal: Journal | None = None
         self.batcher = batcher
 
@@ -165,10 +166,12 @@ class Buyer:
         by_batch = step in self._engine.batched
         answer: Answer | None = None
         while answer is None:
-            kept: Answer | Busy | None = journal.ask(step, number, key, ordinal, fresh=fresh)
+            self._asking.add(step)
+            kept = await journal.ask(step, number, key, ordinal, fresh=fresh)
             while isinstance(kept, Busy):
                 await asyncio.sleep(LOOK_S)
-                kept = journal.ask(step, number, key, ordinal, fresh=fresh)
+                kept = await journal.ask(step, number, key, ordinal, fresh=fresh)
+            self._asking.discard(step)
             if kept is not None:
                 return kept
             if self.batcher is None or not by_batch:
@@ -198,6 +201,7 @@ class Buyer:
         answer = self._settled(step, stream, answer)
         if self.journal is not None:
             self.journal.keep(step, len(self._record.results[step].attempts), answer, now_s)
+            self.journal.write()
         return answer
 
     def _settled(self, step: int, stream: Stream, answer: Answer) -> Answer:
@@ -222,7 +226,7 @@ class Buyer:
         attempts, price = self._record.results[step].attempts, None
         if answer is None:
             failure, usage = None if error is None else failure_of(error, self._max_attempts), NOTHING_USED
-            if attempts:
+            if attempts and step not in self._asking:
                 request = attempts[-1].request
                 rule = self._provider.token_rule(request.model) if request.files else None
                 usage = partial_usage(stream, error, request, rule)

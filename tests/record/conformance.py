@@ -56,12 +56,14 @@ def plan_of(**prompts):
     return Plan(tuple(Agent(name, prompt) for name, prompt in prompts.items()))
 
 
-def record_of(prompt="x"):
-    """A run of one agent whose request is about to go out."""
+def record_of(prompt="x", names=("a",)):
+    """A run of agents whose requests are about to go out."""
     from datetime import UTC, datetime
 
-    record = RunRecord(plan_of(a=prompt), began_at=datetime.now(UTC), models=["m"], origin="test")
-    record.add(AttemptStarted(0.5, 0, 1, 0.25, "", Request("m", prompt, 10)))
+    plan = plan_of(**dict.fromkeys(names, prompt))
+    record = RunRecord(plan, began_at=datetime.now(UTC), models=["m"] * len(names), origin="test")
+    for number in range(len(names)):
+        record.add(AttemptStarted(0.5, number, 1, 0.25, "", Request("m", prompt, 10)))
     return record
 
 
@@ -204,36 +206,36 @@ class Conformance:
     def test_one_run_buys_what_two_want(self, ledger):
         """While one run buys an answer, another is told to wait; afterwards it has the answer."""
         first, second = ledger.begin(record_of()), ledger.begin(record_of())
-        assert first.ask(0, 1, "k", 0, fresh=False) is None
-        assert isinstance(second.ask(0, 1, "k", 0, fresh=False), Busy)
-        assert second.ask(0, 1, "k", 1, fresh=False) is None
+        assert asyncio.run(first.ask(0, 1, "k", 0, fresh=False)) is None
+        assert isinstance(asyncio.run(second.ask(0, 1, "k", 0, fresh=False)), Busy)
+        assert asyncio.run(second.ask(0, 1, "k", 1, fresh=False)) is None
         first.keep(0, 1, answer(), 1.0)
         asyncio.run(first.on_disk(0, 1))
-        assert "ledger" == second.ask(0, 1, "k", 0, fresh=False).source
+        assert "ledger" == asyncio.run(second.ask(0, 1, "k", 0, fresh=False)).source
         first.close()
         second.close()
 
     def test_a_run_that_ends_lets_go(self, ledger):
         """What it was buying may be bought by others."""
         first, second = ledger.begin(record_of()), ledger.begin(record_of())
-        assert first.ask(0, 1, "k", 0, fresh=False) is None
-        assert isinstance(second.ask(0, 1, "k", 0, fresh=False), Busy)
+        assert asyncio.run(first.ask(0, 1, "k", 0, fresh=False)) is None
+        assert isinstance(asyncio.run(second.ask(0, 1, "k", 0, fresh=False)), Busy)
         first.close()
-        assert second.ask(0, 1, "k", 0, fresh=False) is None
+        assert asyncio.run(second.ask(0, 1, "k", 0, fresh=False)) is None
 
     def test_fresh_waits_for_nobody(self, ledger):
         """Who wants to buy anew neither gets the old answer nor waits for another's."""
         first, second = ledger.begin(record_of()), ledger.begin(record_of())
-        assert first.ask(0, 1, "k", 0, fresh=False) is None
-        assert second.ask(0, 1, "k", 0, fresh=True) is None
+        assert asyncio.run(first.ask(0, 1, "k", 0, fresh=False)) is None
+        assert asyncio.run(second.ask(0, 1, "k", 0, fresh=True)) is None
         second.keep(0, 1, answer("new"), 1.0)
         third = ledger.begin(record_of())
-        assert third.ask(0, 1, "k", 0, fresh=True) is None
+        assert asyncio.run(third.ask(0, 1, "k", 0, fresh=True)) is None
 
     def test_keeping_twice_is_keeping_once(self, ledger):
         """A stop may find an answer that is kept already."""
         journal = ledger.begin(record_of())
-        journal.ask(0, 1, "k", 0, fresh=False)
+        asyncio.run(journal.ask(0, 1, "k", 0, fresh=False))
         journal.keep(0, 1, answer(), 1.0)
         journal.keep(0, 1, answer(), 2.0)
         assert 1 == len(ledger)

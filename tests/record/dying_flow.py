@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +78,15 @@ def texts(folder: Path, what: str) -> list[str]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def stored(folder: Path) -> list[str]:
+    """Return the answers in the ledger of a folder."""
+    if not (folder / "ledger.sqlite3").exists():
+        return []
+    with closing(sqlite3.connect(folder / "ledger.sqlite3")) as file:
+        there = file.execute("SELECT 1 FROM sqlite_master WHERE name = 'answers'").fetchall()
+        return [text.decode() for (text,) in file.execute("SELECT text FROM answers")] if there else []
+
+
 def kill_everywhere(name: str, folder: Path) -> list[dict[str, Any]]:
     """Kill one child at each step in turn, and run another to the end behind it."""
     found: list[dict[str, Any]] = []
@@ -86,7 +97,7 @@ def kill_everywhere(name: str, folder: Path) -> list[dict[str, Any]]:
         if status == 0:
             return found
         assert status == -signal.SIGKILL, status
-        kept, sent = texts(here, "texts"), len(texts(here, "sent"))
+        kept, sent = stored(here), len(texts(here, "sent"))
         assert child(lambda into=here: live(name, into, 0)) == 0
         ends = json.loads((here / "end").read_text())
         found.append({"kept": kept, "sent_after": texts(here, "sent")[sent:], "ends": ends})

@@ -83,19 +83,29 @@ class DyingJournal:
     def __init__(self, journal: Any, life: Life) -> None:
         self._journal, self._life = journal, life
 
+    async def ask(self, *args: Any, **more: Any) -> Any:
+        """Ask, maybe for the last time."""
+        self._life.step()
+        found = await self._journal.ask(*args, **more)
+        self._life.step()
+        return found
+
     def __getattr__(self, name: str) -> Any:
         work = getattr(self._journal, name)
 
         def around(*args: Any, **more: Any) -> Any:
             self._life.step()
             found = work(*args, **more)
-            if name == "keep":
-                self._life.say("kept", str(args[1] - 1))
-                self._life.say("texts", json.dumps(args[2].text))
             self._life.step()
             return found
 
-        return work if name == "on_disk" else around
+        return around
+
+    async def on_disk(self, agent: int, number: int) -> None:
+        """Say what is kept as soon as it is."""
+        await self._journal.on_disk(agent, number)
+        self._life.say("kept", str(number - 1))
+        self._life.step()
 
 
 class DyingLedger(am.Ledger):

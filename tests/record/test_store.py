@@ -171,10 +171,11 @@ def test_states_of_an_attempt(ledger):
     journal = ledger.begin(record)
     journal.write()
     assert ["planned"] == call_states(ledger)
-    journal.ask(0, 1, "k", 0, fresh=False)
+    asyncio.run(journal.ask(0, 1, "k", 0, fresh=False))
     assert ["started"] == call_states(ledger)
     assert [("k", 0, str(Owner.me()))] == ledger._store.file.read("SELECT key, ordinal, owner FROM leases")
     journal.keep(0, 1, answer(), 2.0)
+    asyncio.run(journal.on_disk(0, 1))
     assert ["finished"] == call_states(ledger)
     assert [] == ledger._store.file.read("SELECT * FROM leases")
     assert [(1, 10)] == ledger._store.file.read("SELECT reserved_input, reserved_output FROM calls")
@@ -185,9 +186,44 @@ def test_a_lease_that_nobody_has_is_taken_without_a_look(ledger):
     sent = list[str]()
     journal = ledger.begin(record_of())
     ledger._store.file._db.set_trace_callback(sent.append)
-    assert journal.ask(0, 1, "k", 0, fresh=False) is None
+    assert asyncio.run(journal.ask(0, 1, "k", 0, fresh=False)) is None
     journal.keep(0, 1, answer(), 2.0)
+    journal.write()
     assert ["INSERT", "DELETE"] == [one.split()[0] for one in sent if " leases " in one]
+
+
+def test_what_comes_at_one_moment_shares_a_transaction(ledger):
+    """Ten agents that start together are one transaction, and so are their answers."""
+    sent = list[str]()
+    journal = ledger.begin(record_of(names="abcdefghij"))
+
+    async def both():
+        asked = await asyncio.gather(*(journal.ask(one, 1, f"k{one}", 0, fresh=False) for one in range(10)))
+        for one in range(10):
+            journal.keep(one, 1, answer(), 2.0)
+        await asyncio.gather(*(journal.on_disk(one, 1) for one in range(10)))
+        return asked
+
+    ledger._store.file._db.set_trace_callback(sent.append)
+    assert [None] * 10 == asyncio.run(both())
+    assert 2 == sent.count("COMMIT")
+    assert [(10,)] == ledger._store.file.read("SELECT count(*) FROM answers")
+
+
+def test_a_request_that_is_stopped_before_its_start_is_stored_is_free(ledger):
+    """It takes no lease, has no row, and the others of its moment start."""
+    journal = ledger.begin(record_of(names="ab"))
+
+    async def stopped():
+        first, second = (asyncio.ensure_future(journal.ask(one, 1, f"k{one}", 0, fresh=False)) for one in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        return await asyncio.gather(first, second, return_exceptions=True)
+
+    gone, known = asyncio.run(stopped())
+    assert isinstance(gone, asyncio.CancelledError)
+    assert known is None
+    assert [("k1",)] == ledger._store.file.read("SELECT key FROM leases")
 
 
 def test_states_of_failures(ledger):
@@ -223,14 +259,14 @@ def gone():
 def test_what_was_under_way_at_a_kill_is_counted(ledger):
     """G3: the next run says how many calls may have been billed and what for at most; its lease is free."""
     first = ledger.begin(record_of())
-    first.ask(0, 1, "k", 0, fresh=False)
+    asyncio.run(first.ask(0, 1, "k", 0, fresh=False))
     orphan(ledger, gone())
     second = ledger.begin(record_of())
     assert 1 == len(ledger.notes)
     assert "1 call was in flight when the kernel of run 1" in ledger.notes[0]
     assert "may have been billed" in ledger.notes[0]
     assert ["unknown"] == call_states(ledger)
-    assert second.ask(0, 1, "k", 0, fresh=False) is None
+    assert asyncio.run(second.ask(0, 1, "k", 0, fresh=False)) is None
     ledger.notes.clear()
     ledger.begin(record_of())
     assert [] == ledger.notes, "it is said once"
@@ -269,13 +305,13 @@ def test_a_lost_run_opens(ledger):
 def test_leases_of_the_living_hold(ledger):
     """A lease holds while its process is there, elsewhere until its time is over by any clock, never for the dead."""
     first, second = ledger.begin(record_of()), ledger.begin(record_of())
-    assert first.ask(0, 1, "k", 0, fresh=False) is None
-    assert isinstance(second.ask(0, 1, "k", 0, fresh=False), Busy)
+    assert asyncio.run(first.ask(0, 1, "k", 0, fresh=False)) is None
+    assert isinstance(asyncio.run(second.ask(0, 1, "k", 0, fresh=False)), Busy)
     orphan(ledger, "elsewhere 1 1")
-    assert isinstance(second.ask(0, 1, "k", 0, fresh=False), Busy)
+    assert isinstance(asyncio.run(second.ask(0, 1, "k", 0, fresh=False)), Busy)
     with ledger._store.file.writing() as db:
         db.execute("UPDATE leases SET until = ?", (time.time() - SKEW_S - 1,))
-    assert second.ask(0, 1, "k", 0, fresh=False) is None
+    assert asyncio.run(second.ask(0, 1, "k", 0, fresh=False)) is None
 
 
 def test_processes_are_told_apart():
@@ -445,7 +481,7 @@ def test_damage_in_the_middle_of_a_run(path):
     ledger._store.file.is_logged = False
     record = record_of()
     journal = ledger.begin(record)
-    journal.ask(0, 1, "k", 0, fresh=False)
+    asyncio.run(journal.ask(0, 1, "k", 0, fresh=False))
     journal.keep(0, 1, answer("paid"), 1.0)
     ledger._store.file.read("PRAGMA wal_checkpoint(TRUNCATE)")
     data = bytearray(path.read_bytes())
@@ -609,9 +645,10 @@ def test_room_again_stores_what_was_held(ledger):
     """As soon as the file takes more, what was held goes into it."""
     record = record_of()
     journal = ledger.begin(record)
-    journal.ask(0, 1, "k", 0, fresh=False)
+    asyncio.run(journal.ask(0, 1, "k", 0, fresh=False))
     full(ledger)
     journal.keep(0, 1, answer("long " * 30000), 1.0)
+    journal.write()
     assert ["k"] == [key for key, _ in ledger._store.held]
     ledger._store.file.read("PRAGMA max_page_count=1000000")
     journal.write()

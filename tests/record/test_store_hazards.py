@@ -201,11 +201,11 @@ def test_a_locked_ledger_says_busy_at_once(ledger, lock):
     """Nobody buys while the start cannot be stored; afterwards it goes on, and only the first look waits at all."""
     journal = ledger.begin(record_of())
     lock.take()
-    assert isinstance(journal.ask(0, 1, "k", 0, fresh=False), Busy)
+    assert isinstance(asyncio.run(journal.ask(0, 1, "k", 0, fresh=False)), Busy)
     assert [(0,)] == ledger._store.file.read("PRAGMA busy_timeout")
-    assert isinstance(journal.ask(0, 1, "k", 0, fresh=False), Busy)
+    assert isinstance(asyncio.run(journal.ask(0, 1, "k", 0, fresh=False)), Busy)
     lock.free()
-    assert journal.ask(0, 1, "k", 0, fresh=False) is None
+    assert asyncio.run(journal.ask(0, 1, "k", 0, fresh=False)) is None
     assert [(50,)] == ledger._store.file.read("PRAGMA busy_timeout")
     assert [] == ledger.notes
     journal.close()
@@ -281,7 +281,7 @@ def test_what_is_left_is_written_when_the_ledger_closes(path, monkeypatch):
     ledger = am.Ledger(path)
     lock = Lock(path)
     journal = ledger.begin(record_of())
-    journal.ask(0, 1, "k", 0, fresh=False)
+    asyncio.run(journal.ask(0, 1, "k", 0, fresh=False))
     lock.take()
     journal.keep(0, 1, answer("paid"), 1.0)
     journal.close()

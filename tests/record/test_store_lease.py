@@ -185,7 +185,7 @@ def test_a_long_log_is_moved_without_the_loop(ledger, monkeypatch):
     assert log.stat().st_size > 200_000
     journal = ledger.begin(record_of())
     monkeypatch.setattr("agent_magic.record.ledger.lease.TICK_S", 0.01)
-    assert journal.ask(0, 1, "k", 0, fresh=False) is None
+    assert asyncio.run(journal.ask(0, 1, "k", 0, fresh=False)) is None
     until = time.monotonic() + 60
     while ledger.path.stat().st_size < before + 200_000:
         assert time.monotonic() < until

@@ -15,10 +15,11 @@ The laws
 Who writes when
 ---------------
 The live driver calls a run's `Journal` on the event loop: `ask` before a request (it serves the answer, says that
-another run is buying it, or takes a lease and commits the start), `keep` when the answer is complete, `write` after a
-failure, `close` at the end. Each commits all that is new in one transaction. With a write-ahead log a commit takes 0.1
-ms and no `fsync`; a thread does the `fsync`, shared by all who wait in `on_disk`, and only then is the answer shown. A
-heartbeat thread renews leases and checkpoints the log; another writes answers of more than 256 KB.
+another run is buying it, or takes a lease and commits the start), `keep` and `on_disk` when the answer is complete,
+`write` after a failure, `close` at the end. Each commits all that is new in one transaction, and what starts or ends in
+one turn of the loop shares one: it takes a third off the time of ten thousand rows. With a write-ahead log a commit
+takes 0.1 ms and no `fsync`; a thread does the `fsync`, shared by all who wait in `on_disk`, and only then is the answer
+shown. A heartbeat thread renews leases and checkpoints the log; another writes answers of more than 256 KB.
 
 Another process that holds the file locked is normal for milliseconds. The first commit that meets it waits 50 ms, the
 following ones not at all: `ask` says `Busy`, `on_disk` tries again, and both give up after 30 s. What `close` cannot

@@ -61,7 +61,7 @@ class CallKey(NamedTuple):
 class Journal(Protocol):
     """Records one run in a ledger. Its methods run on the event loop, and none blocks it for long."""
 
-    def ask(self, agent: int, number: int, key: str, ordinal: int, *, fresh: bool) -> Answer | Busy | None:
+    async def ask(self, agent: int, number: int, key: str, ordinal: int, *, fresh: bool) -> Answer | Busy | None:
         """Return a stored answer, `Busy`, or `None` once the request's start is stored; else raise `LedgerError`."""
         ...
 
@@ -70,11 +70,11 @@ class Journal(Protocol):
         ...
 
     def keep(self, agent: int, number: int, answer: Answer, at_s: float) -> None:
-        """Store a complete answer. Idempotent. It survives a kill as soon as `on_disk` returns."""
+        """Take a complete answer, which the next write stores. Idempotent."""
         ...
 
     async def on_disk(self, agent: int, number: int) -> None:
-        """Return when an answer would survive a power failure too. Waiters share one `fsync`."""
+        """Store an answer; return when it would survive a power failure. Waiters share a transaction and `fsync`."""
         ...
 
     def begin_call(self, agent: int, number: int, key: CallKey, *, fresh: bool) -> CallEnded | Doubt | Busy | None:

@@ -8,7 +8,7 @@ import sqlite3
 import time
 from collections import ChainMap
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
@@ -35,7 +35,7 @@ from agent_magic.record.ledger.rows import (
 from agent_magic.record.prices import Prices, asked_usd
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
     from concurrent.futures import Future
 
     from agent_magic.record.answer import Answer
@@ -78,6 +78,10 @@ def _insert_call(columns: Sequence[str]) -> str:
 
 INSERT_PLANNED, INSERT_ENDED = _insert_call((*PLANNED, "state")), _insert_call((*PLANNED, *END))
 UPDATE_END = f"UPDATE calls SET {' = ?, '.join(END)} = ? WHERE run = ? AND agent = ? AND number = ?"  # noqa: S608 - ours
+UPDATE_FINISHED = (
+    "UPDATE calls SET state = 'finished', source = ?, stop_reason = ?, at_s = ?, input_tokens = ?, output_tokens = ?, "
+    "answer = ? WHERE run = ? AND agent = ? AND number = ?"
+)
 ARGUMENTS = "arguments"
 
 
@@ -92,6 +96,16 @@ class _Kept(NamedTuple):
     at_s: float
     bought_at: float
     row: int | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _Asked:
+    """A request that waits for its start to be stored; `found` is what `ask` returns."""
+
+    agent: int
+    number: int
+    fresh: bool
+    found: Answer | Busy | None = None
 
 
 class _Stored(NamedTuple):
@@ -115,7 +129,8 @@ class SqliteJournal:
         self._leased: set[tuple[str, int]] = set()
         self._found: tuple[tuple[str, int], tuple[int | None, Answer]] | None = None  # by `is_held`, for `ask`
         self._kept: dict[tuple[int, int], _Kept] = {}
-        self._new: list[_Kept] = []
+        self._new: dict[tuple[int, int], _Kept] = {}
+        self._asked: list[_Asked] = []
         self._in_memory: set[tuple[int, int]] = set()  # answers that could not be written
         self._large: dict[tuple[int, int], tuple[int, Future[int]]] = {}
         self._commits = self._synced = 0
@@ -130,13 +145,18 @@ class SqliteJournal:
         self._generation = self._ledger.generation
         self._stored = _Stored(None, 0, 0, {})
         self._texts = Texts()
-        self._new = [one._replace(row=None) for one in self._kept.values()]
+        self._new = {place: one._replace(row=None) for place, one in self._kept.items()}
 
-    def ask(self, agent: int, number: int, key: str, ordinal: int, *, fresh: bool) -> Answer | Busy | None:
+    async def ask(self, agent: int, number: int, key: str, ordinal: int, *, fresh: bool) -> Answer | Busy | None:
         self._keys[agent] = key, ordinal
+        asked = _Asked(agent, number, fresh)
         try:
-            known = None if fresh else self._serve(agent, number)
-            return known or self._ledger.attempt(lambda: self._start(agent, number, fresh=fresh))
+            if not fresh and (known := self._serve(agent, number)) is not None:
+                return known
+            self._asked.append(asked)
+            await asyncio.sleep(0)  # what starts at this moment is stored in one transaction
+            if asked in self._asked:
+                self._ledger.attempt(self._start)
         except FAILURES as error:
             if self._may_wait(error):
                 return Busy("another process has the ledger locked")
@@ -144,6 +164,10 @@ class SqliteJournal:
                 f"Nothing was sent, because the ledger {self._ledger.file.name!r} cannot be written ({error}) and what "
                 "is bought must not be lost. Make room, or go on without it: %config AgentMagics.ledger = ':memory:'."
             ) from error
+        finally:
+            if asked in self._asked:
+                self._asked.remove(asked)
+        return asked.found
 
     def _may_wait(self, error: Exception) -> bool:
         if not is_locked(error):
@@ -178,23 +202,28 @@ class SqliteJournal:
                 return Busy(owner)
         return None
 
-    def _start(self, agent: int, number: int, *, fresh: bool) -> Answer | Busy | None:
-        """Take the lease and record the start, unless another run was quicker."""
-        now = time.time()
+    def _start(self) -> None:
+        """Take the leases and record the starts, except where another run was quicker."""
+        now, asked = time.time(), list(self._asked)
         with self._writing() as (db, run):
-            key, ordinal = self._keys[agent]
-            known = None if fresh else self._serve(agent, number) or self._lease(db, run, now, key, ordinal)
-            if known is not None:
-                return known
-            db.execute(
+            found = [
+                None if one.fresh else self._serve(one.agent, one.number) or self._lease(db, run, now, one.agent)
+                for one in asked
+            ]
+            started = [one for one, known in zip(asked, found, strict=True) if known is None]
+            db.executemany(
                 "UPDATE calls SET state = 'started', key = ?, ordinal = ?, started_at = ? "
                 "WHERE run = ? AND agent = ? AND number = ?",
-                (key, ordinal, now, run, agent, number),
+                [(*self._keys[one.agent], now, run, one.agent, one.number) for one in started],
             )
-        self._ledger.heartbeat.add(id(self), self._beat)
-        return None
+        for one, known in zip(asked, found, strict=True):
+            one.found = known
+        self._asked.clear()
+        if started:
+            self._ledger.heartbeat.add(id(self), self._beat)
 
-    def _lease(self, db: sqlite3.Connection, run: int, now: float, key: str, ordinal: int) -> Busy | None:
+    def _lease(self, db: sqlite3.Connection, run: int, now: float, agent: int) -> Busy | None:
+        key, ordinal = self._keys[agent]
         lease = (key, ordinal, run, self._ledger.owner, now + LEASE_S)
         if db.execute("INSERT OR IGNORE INTO leases VALUES (?, ?, ?, ?, ?)", lease).rowcount == 0:
             if (holder := self._holder(key, ordinal)) is not None:
@@ -294,13 +323,11 @@ class SqliteJournal:
             self.write()
             self._sync_now()
             return
-        one = _Kept(agent, number, *self._keys[agent], answer, at_s, time.time())
-        self._kept[place] = one
+        one = self._kept[place] = _Kept(agent, number, *self._keys[agent], answer, at_s, time.time())
         if len(answer.text) >= LARGE and self._ledger.file.is_logged and not in_browser():
             self._large[place] = self._generation, self._ledger.writer.submit(self._insert, one)
         else:
-            self._new.append(one)
-            self.write()
+            self._new[place] = one
 
     def _insert(self, one: _Kept) -> int:
         row = answer_row(one.key, one.ordinal, one.answer, one.bought_at)
@@ -317,7 +344,7 @@ class SqliteJournal:
         row = None
         with suppress(*FAILURES):  # met again when it is stored here
             row = None if written.cancel() else written.result()
-        self._new.append(self._kept[place]._replace(row=row if generation == self._generation else None))
+        self._new[place] = self._kept[place]._replace(row=row if generation == self._generation else None)
         self.write()
 
     async def on_disk(self, agent: int, number: int) -> None:
@@ -326,10 +353,12 @@ class SqliteJournal:
             with suppress(*FAILURES):  # met again when it is stored here; a stop meanwhile finds the answer kept
                 await asyncio.wrap_future(self._large[place][1])
             self._store_large(place)
-        # Another process may have the file locked.
-        while place not in self._in_memory and any((one.agent, one.number) == place for one in self._new):
-            await asyncio.sleep(LOOK_S)
-            self.write()
+        pause_s = 0.0  # answers that come at one moment are stored in one transaction
+        while place in self._new and place not in self._in_memory:
+            await asyncio.sleep(pause_s)
+            if place in self._new:
+                self.write()
+            pause_s = LOOK_S  # another process has the file locked
         wanted = self._commits
         while self._synced < wanted:
             if self._syncing is None or self._syncing.done():
@@ -357,8 +386,8 @@ class SqliteJournal:
 
     def _give_up(self, error: Exception) -> None:
         self._ledger.warn(error)
-        for one in self._new:
-            self._in_memory.add((one.agent, one.number))
+        for place, one in self._new.items():
+            self._in_memory.add(place)
             self._ledger.hold(one.key, one.ordinal, one.answer)
 
     def close(self) -> None:
@@ -403,24 +432,24 @@ class SqliteJournal:
         """Run a transaction; only its commit counts new events as stored."""
         if self._generation != self._ledger.generation:
             self._start_over()
-        before, new = self._stored, list(self._new)
+        before, new = self._stored, dict(self._new)
         with self._ledger.file.writing() as db:
             run = before.run if before.run is not None else self._begin(db)
-            rows = {(one.agent, one.number): _store_answer(db, one) for one in new}
+            rows = {place: _store_answer(db, one) for place, one in new.items()}
             events = self._record.events[before.events :]
             self._store_events(db, run, before.chunks, events, ChainMap(rows, before.rows))
-            for one in new:
-                self._store_finished(db, run, one, rows[one.agent, one.number])
+            db.executemany(UPDATE_FINISHED, [_finished(run, one, rows[place]) for place, one in new.items()])
+            self._release(db, run, [(one.key, one.ordinal) for one in new.values()])
             yield db, run
         before.rows.update(rows)
         if before.run is None:
             self._ledger.under_way.add(run)
         self._stored = _Stored(run, before.events + len(events), before.chunks + bool(events), before.rows)
         self._texts.stored()
-        self._new = [one for one in self._new if one not in new]
-        for one in new:
+        for place, one in new.items():
+            del self._new[place]
             self._ledger.held.pop((one.key, one.ordinal), None)
-        bought = any(one.answer.source != "simulated" for one in new)  # a simulated answer is no loss
+        bought = any(one.answer.source != "simulated" for one in new.values())  # a simulated answer is no loss
         self._commits += bought and self._ledger.file.is_logged
         self._locked_since = None
 
@@ -454,18 +483,33 @@ class SqliteJournal:
         db.execute("INSERT INTO events VALUES (?, ?, ?)", (run, place, chunk))
         # What begins and ends in one chunk, such as an answer of the ledger, is written once.
         begun = {(event.agent, event.number): event for event in events if isinstance(event, AttemptStarted)}
+        over: list[tuple[object, ...]] = []
+        whole: list[tuple[object, ...]] = []
+        ended = [event for event in events if isinstance(event, AttemptEnded)]
+        for event in ended:
+            end = self._end(event, rows)
+            if (start := begun.pop((event.agent, event.number), None)) is None:
+                over.append((*end, run, event.agent, event.number))
+            else:
+                whole.append((*self._planned(run, start), *end))
+        db.executemany(UPDATE_END, over)
+        db.executemany(INSERT_ENDED, whole)
+        db.executemany(INSERT_PLANNED, [(*self._planned(run, event), "planned") for event in begun.values()])
+        # The lease of a kept answer ends with it.
+        gone = [one.agent for one in ended if (one.agent, one.number) not in self._kept]
+        self._release(db, run, [self._keys[one] for one in gone if one in self._keys])
+        if self._record.resumes:
+            reused = [one.agent for one in ended if one.answer and one.price == PAID_BEFORE]
+            names = [(run, one, self._record.resumes, self._record.results[one].name) for one in reused]
+            db.executemany(INHERIT_CALLS, names)
         for event in events:
-            if isinstance(event, AttemptEnded):
-                self._store_end(db, run, event, rows, begun.pop((event.agent, event.number), None))
-            elif isinstance(event, CallEnded) and event.status != "cancelled" and event.kind != IN_DOUBT:
+            if isinstance(event, CallEnded) and event.status != "cancelled" and event.kind != IN_DOUBT:
                 # The others may have finished: they stay begun, which is a doubt.
                 arguments = self._record.results[event.agent].call(event.number).arguments
                 data = line_of({**to_json(event), ARGUMENTS: arguments})
                 done = (data, run, event.agent, event.number)
                 sql = "UPDATE tool_calls SET state = 'done', data = ? WHERE run = ? AND agent = ? AND number = ?"
                 db.execute(sql, done)
-        for event in begun.values():
-            db.execute(INSERT_PLANNED, (*self._planned(run, event), "planned"))
 
     def _planned(self, run: int, event: AttemptStarted) -> tuple[object, ...]:
         request, step = event.request, self._record.plan.agents[event.agent]
@@ -474,55 +518,34 @@ class SqliteJournal:
             *(most_input_tokens(request), request.max_tokens, prompt_of(step), cascade_of(step) or None),
         )
 
-    def _store_end(
-        self,
-        db: sqlite3.Connection,
-        run: int,
-        event: AttemptEnded,
-        rows: Mapping[tuple[int, int], int],
-        begun: AttemptStarted | None,
-    ) -> None:
+    def _end(self, event: AttemptEnded, rows: Mapping[tuple[int, int], int]) -> tuple[object, ...]:
         attempts = self._record.results[event.agent].attempts
         attempt = next(one for one in reversed(attempts) if one.number == event.number)
         usage, answer = event.usage, event.answer
         state = "finished" if answer else "cancelled" if event.kind == "cancelled" else "failed"
         saved = asked_usd(attempt, self._prices) if event.price == PAID_BEFORE else None
         reason, output = answer.stop_reason if answer else None, usage.output_tokens if usage else None
-        end = (
+        return (
             *(state, event.source, reason, event.at_s, usage.total_input_tokens if usage else None, output),
             *(attempt.ttft_s, None if answer and answer.batch else attempt.duration_s),  # a batch measures no model
             *(event.price.cost_usd, saved, event.kind, rows.get((event.agent, event.number))),
         )
-        if begun is None:
-            db.execute(UPDATE_END, (*end, run, event.agent, event.number))
-        else:
-            db.execute(INSERT_ENDED, (*self._planned(run, begun), *end))
-        if answer and self._record.resumes and event.price == PAID_BEFORE:
-            name = self._record.results[event.agent].name
-            db.execute(INHERIT_CALLS, (run, event.agent, self._record.resumes, name))
-        if (event.agent, event.number) not in self._kept:  # its lease ends with the answer
-            self._release(db, run, event.agent)
 
-    def _store_finished(self, db: sqlite3.Connection, run: int, one: _Kept, row: int) -> None:
-        usage = one.answer.usage
-        db.execute(
-            "UPDATE calls SET state = 'finished', source = ?, stop_reason = ?, at_s = ?, input_tokens = ?, "
-            "output_tokens = ?, answer = ? WHERE run = ? AND agent = ? AND number = ?",
-            (
-                *(one.answer.source, one.answer.stop_reason, one.at_s, usage.total_input_tokens, usage.output_tokens),
-                *(row, run, one.agent, one.number),
-            ),
-        )
-        self._release(db, run, one.agent)
-
-    def _release(self, db: sqlite3.Connection, run: int, agent: int) -> None:
-        if self._keys.get(agent) in self._leased:
-            sql = "DELETE FROM leases WHERE key = ? AND ordinal = ? AND run = ?"
-            db.execute(sql, (*self._keys[agent], run))
+    def _release(self, db: sqlite3.Connection, run: int, keys: Iterable[tuple[str, int]]) -> None:
+        leased = [(*one, run) for one in keys if one in self._leased]
+        db.executemany("DELETE FROM leases WHERE key = ? AND ordinal = ? AND run = ?", leased)
 
 
 def _arguments(data: str | None) -> str | None:
     return None if data is None else data_of(data).get(ARGUMENTS)
+
+
+def _finished(run: int, one: _Kept, row: int) -> tuple[object, ...]:
+    usage = one.answer.usage
+    return (
+        *(one.answer.source, one.answer.stop_reason, one.at_s, usage.total_input_tokens, usage.output_tokens),
+        *(row, run, one.agent, one.number),
+    )
 
 
 def _store_answer(db: sqlite3.Connection, one: _Kept) -> int:
