@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from agent_magic.declare.step import Step
 
 P = TypeVar("P", bound="Plan")
+LARGEST: Final = 1 << 63
+"""Of larger integers Python may refuse to write the digits."""
 NO_TEXT: Final = "."
 """Stands for a text in an outline."""
 PREVIOUS = re.compile(r"\{\{\s*previous_outputs\s*\}\}")
@@ -357,6 +359,8 @@ def _with_files(value: Any, file_of: Callable[[str], bytes]) -> Any:
 
 def _plain(value: object) -> Any:
     """Return plain data, or a value's text or type: a plan with a function must be kept too."""
+    if type(value) in SCALARS and not (type(value) is int and abs(value) > LARGEST):
+        return value
     if isinstance(value, Attachment):
         return {"$attachment": {name: getattr(value, name) for name in value.KEPT}}
     if holds_content(value) and isinstance(value, dict | list | tuple):
