@@ -339,14 +339,24 @@ _TITLE = re.compile(r"<title[^>]*>([^<]*)", re.IGNORECASE)
 _TAG = re.compile(r"<[^>]*>")
 
 
+def fields_of(value: object) -> dict[str, Any]:
+    """Return a JSON object; empty if it is none."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def error_of_body(body: object) -> tuple[dict[str, Any], object]:
+    """Return the fields of an error's body, and the error in it: `{"error": {...}}`, or a form of other servers."""
+    several = cast("list[object]", body) if isinstance(body, list) else []
+    first = several[0] if several else cast("object", body)
+    outer = fields_of(first)
+    return outer, outer.get("error") or outer.get("detail") or outer or first
+
+
 def words_of(body: Any) -> str:
     """Return the message of an error: of `{"error": {"message": ...}}`, another form, a page, or plain text."""
-    if isinstance(body, list) and body:
-        body = cast("list[Any]", body)[0]
-    outer = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
-    found: Any = outer.get("error") or outer.get("detail") or outer
-    inner = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    said = cast("object", inner.get("message") or inner.get("error") or outer.get("message") or found or body)
+    outer, found = error_of_body(body)
+    inner = fields_of(found)
+    said = cast("object", inner.get("message") or inner.get("error") or outer.get("message") or found)
     text = said if isinstance(said, str) else "" if not said else json.dumps(said, ensure_ascii=False, default=str)
     if text.lstrip()[:1] != "<":
         return text or "The server gave no reason"

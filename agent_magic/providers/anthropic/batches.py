@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreadable
 from agent_magic.providers.anthropic.errors import STATUS_OF_TYPE, AsCallErrors
-from agent_magic.providers.anthropic.stream import answer_of, fields_of
+from agent_magic.providers.anthropic.stream import answer_of
 from agent_magic.providers.base import BatchItem, BatchState
-from agent_magic.providers.responses import SIMULATED_HEADER, excerpt, is_worth_repeating, retry_after_s
+from agent_magic.providers.responses import SIMULATED_HEADER, excerpt, fields_of, is_worth_repeating, retry_after_s
 from agent_magic.providers.transport import bounding_errors
 
 if TYPE_CHECKING:

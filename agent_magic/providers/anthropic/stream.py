@@ -31,6 +31,7 @@ from agent_magic.providers.responses import (
     count_of,
     end_of,
     excerpt,
+    fields_of,
     naming_encoding,
     with_own_ids,
     word,
@@ -465,10 +466,6 @@ def _written(fields: Json) -> Iterator[str]:
     for name in ("thinking", "partial_json", "data"):
         if isinstance(text := fields.get(name), str):
             yield text
-
-
-def fields_of(value: Any) -> Json:
-    return cast("Json", value) if isinstance(value, dict) else _NO_FIELDS
 
 
 async def drain(events: AsyncIterator[object], within_s: float) -> None:

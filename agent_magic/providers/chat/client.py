@@ -38,6 +38,7 @@ from agent_magic.providers.chat.stream import ErrorInside, collect
 from agent_magic.providers.responses import (
     SIMULATED_HEADER,
     bounded,
+    fields_of,
     headers_of,
     hide,
     in_base64,
@@ -480,7 +481,7 @@ def _is_strict(schema: Any) -> bool:
     fields = cast("Json", schema)
     inside: Any = fields.get("properties")
     if fields.get("type") == "object" or isinstance(inside, dict):
-        named = cast("Json", inside) if isinstance(inside, dict) else {}
+        named = fields_of(inside)
         if fields.get("additionalProperties") is not False or {*named} != {*fields.get("required", ())}:
             return False
         return all(map(_is_strict, named.values()))

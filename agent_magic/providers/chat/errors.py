@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.engine.pacing.limits import Reading
 from agent_magic.errors import CallError, Refused, Rejected, Unreachable
 from agent_magic.providers.responses import (
+    error_of_body,
     excerpt,
+    fields_of,
     not_answered,
     number_of,
     of_aiohttp,
@@ -84,11 +86,8 @@ class Told(NamedTuple):
 
 def read_error(body: Any) -> Told:
     """Read `{"error": {...}}`, or one of the forms that other servers write."""
-    if isinstance(body, list) and body:
-        body = cast("list[Any]", body)[0]
-    outer = cast("dict[str, Any]", body) if isinstance(body, dict) else {}
-    found: Any = outer.get("error") or outer.get("detail") or outer
-    inner = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    outer, found = error_of_body(body)
+    inner = fields_of(found)
     text = words_of(body)
     given = [one.get(name) for one in (inner, outer) for name in ("code", "type", "status")]
     numbers = [int(one) for one in given if isinstance(one, int | str) and re.fullmatch(r"[345]\d\d", str(one))]

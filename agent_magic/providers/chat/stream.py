@@ -28,6 +28,7 @@ from agent_magic.providers.responses import (
     count_of,
     end_of,
     excerpt,
+    fields_of,
     naming_encoding,
     with_own_ids,
     word,
@@ -154,7 +155,7 @@ def _take(chunk: Any, said: str, completion: Completion, stream: Stream) -> None
 def _error_in(chunk: Any) -> bool:
     if isinstance(chunk, list):
         return _error_in(next(iter(cast("list[Any]", chunk)), None))
-    found = cast("Json", chunk) if isinstance(chunk, dict) else {}
+    found = fields_of(chunk)
     if found.get("error"):  # also beside a choice that ends with it
         return True
     return not found.get("choices") and bool(found.get("object") == "error" or found.get("detail"))
@@ -327,7 +328,7 @@ def _texts(content: Any) -> Iterator[tuple[str, bool]]:
 
 def _usage(told: Any, most_output: int) -> Usage:
     """Read usage; thoughts that are not in the answer's count are in its total."""
-    known = cast("Json", told) if isinstance(told, dict) else {}
+    known = fields_of(told)
     taken, made, total = (count_of(known.get(f"{one}_tokens")) for one in ("prompt", "completion", "total"))
     if taken is None or made is None:
         return Usage(taken, output_tokens=made)
