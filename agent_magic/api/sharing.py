@@ -21,7 +21,7 @@ from agent_magic.errors import AgentMagicError, shown_value
 from agent_magic.machine import in_browser
 from agent_magic.measure.compare import record_of
 from agent_magic.measure.frames import fingerprint
-from agent_magic.providers.recorded import Deck
+from agent_magic.providers.recorded import LONGEST_S, Deck
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.cassette.writing import check_for_secrets, files_of, made_with, only_hash, write_cassette
 from agent_magic.record.files import given_path
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 
     from agent_magic.declare.plan import Plan as DeclaredPlan
     from agent_magic.record.results import RunRecord
-
-LONGEST_S = 1e9
-"""A deadline is not part of a request, so a replay needs none."""
 
 
 def share(

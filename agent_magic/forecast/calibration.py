@@ -16,6 +16,7 @@ from agent_magic.measure.compare import check_runs
 from agent_magic.measure.frames import as_made, make_frame
 from agent_magic.measure.metrics import summarize
 from agent_magic.record.display import Shown
+from agent_magic.record.history import MEASURED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -54,7 +55,6 @@ COLUMNS: Final[Mapping[str, str]] = {
     "simulated": "bool",
     "left_out": "string",
 }
-OWN: Final = frozenset({"live", "simulated"})
 """The sources of answers made in a run itself: only those took the forecast time."""
 CHANGED: Final = frozenset({"model", "cascade", "escalate", "effort"})
 """Options of a step that a forecast may change; they are compared by their requested values."""
@@ -200,8 +200,10 @@ def _row(prediction: Prediction, record: RunRecord) -> dict[str, Any]:
 def _left_out(record: RunRecord) -> str | None:
     if record.cut:
         return "it was stopped"
-    others = [one for one in record.results if not one.is_shared and (one.is_served or one.source not in {*OWN, None})]
-    served = ["run before" if one.source in OWN else one.source for one in others]
+    others = [
+        one for one in record.results if not one.is_shared and (one.is_served or one.source not in {*MEASURED, None})
+    ]
+    served = ["run before" if one.source in MEASURED else one.source for one in others]
     return f"{len(served)} of {len(record.results)} answers from the {served[0]}" if served else None
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.declare.resources import held_beside
 from agent_magic.engine.admission.budget import NOTHING, Worst, worst_case
+from agent_magic.engine.admission.gate import TOO_MANY_REQUESTS
 from agent_magic.engine.admission.prefix import Prefixes, paying_groups, prefix_of, with_lives
 from agent_magic.engine.calls import Result, Wanted
 from agent_magic.engine.contract import Need, Outcome, WithoutCalls
@@ -23,8 +24,9 @@ from agent_magic.engine.run import Engine
 from agent_magic.errors import Escalated, InvalidAnswer, Unreachable
 from agent_magic.forecast.evidence import CONTINUES, facts_of
 from agent_magic.forecast.provider import Input, Outage, Provider, Refusal
-from agent_magic.forecast.virtual import NEVER, Flight, Served, VirtualDriver
-from agent_magic.measure.server import At, Needs, Serving, limit_of
+from agent_magic.forecast.virtual import Flight, Served, VirtualDriver
+from agent_magic.forecast.work import OK
+from agent_magic.measure.server import NEVER, At, Needs, Serving, limit_of
 from agent_magic.record.answer import (
     CHARS_PER_TOKEN,
     ESCALATED,
@@ -56,8 +58,6 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
     from agent_magic.record.terms import Terms
 
-OK: Final = 200
-TOO_MANY_REQUESTS: Final = 429
 CALLED: Final = Result("succeeded", source="forecast")
 UNFIT: Final = frozenset({ESCALATED, InvalidAnswer.__name__})
 """Failures of answers that came, after which the step is asked again."""

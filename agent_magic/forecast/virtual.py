@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import heapq
 import math
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from agent_magic.engine.contract import UNSENT, Abort, Begin, Count, Done, Send, WakeAt
 from agent_magic.engine.run import CUT
-from agent_magic.measure.server import NO_NEEDS, Serving
+from agent_magic.measure.server import NEVER, NO_NEEDS, Serving
 from agent_magic.record.events import TICKS_PER_S, on_grid
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from agent_magic.engine.run import Engine
     from agent_magic.record.request import Request
 
-NEVER: Final = math.inf
 EVENT, ALARM = 0, 1
 """Events come before an alarm of the same time."""
 

@@ -44,6 +44,8 @@ ASKED = (
 )
 COMPARED = 2000
 """Characters of prompts, to find the nearest."""
+LONGEST_S = 1e9
+"""A deadline is not part of a request, so a replay needs none."""
 
 
 class Shelf:

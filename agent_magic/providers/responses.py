@@ -39,7 +39,15 @@ LONGEST_WAIT_S: Final = 366 * 86_400.0
 _WORTH_REPEATING = frozenset({408, 409, 425})
 _LASTING = frozenset({501, 505, 506, 510, 511, 526})
 """What the server cannot do, a network that wants a login, an invalid certificate: another try cannot help."""
+TOO_MANY: Final = 429
+NOT_OFFERED: Final = frozenset({404, 405, 501})
+"""Statuses of a server without such an endpoint."""
+UNPROCESSABLE: Final = frozenset({400, 422, 501})
+"""Statuses of a server that does not know a field."""
+EVENTS: Final = "text/event-stream"
+PAGE: Final = "text/html"
 SIMULATED_HEADER = "x-agent-magic-simulated"
+compact_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def headers_of(response: Response) -> dict[str, str]:

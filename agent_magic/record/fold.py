@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from agent_magic.record.answer import ESCALATED, PAUSED, TOOL_USE
+from agent_magic.record.answer import ESCALATED, TURNS
 from agent_magic.record.events import (
     AgentEnded,
     AgentReady,
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from agent_magic.record.results import AgentResult, RunRecord
 
-GOES_ON = frozenset({PAUSED, TOOL_USE})
 _KIND = re.compile(r"([A-Z][A-Za-z]+): ")
 """The class that begins an error line, such as `RateLimited: ...`."""
 
@@ -53,7 +52,7 @@ def _turn(before: Sequence[Attempt], event: AttemptStarted) -> int:
     if last.kind == ESCALATED:
         return 1
     goes_on = event.request.goes_on
-    if last.answer is not None and (goes_on or last.kind is not None or last.answer.stop_reason in GOES_ON):
+    if last.answer is not None and (goes_on or last.kind is not None or last.answer.stop_reason in TURNS):
         return last.turn + 1
     return last.turn if goes_on else 1
 

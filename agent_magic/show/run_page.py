@@ -32,7 +32,7 @@ from agent_magic.declare.validation import must_be
 from agent_magic.errors import AgentMagicError
 from agent_magic.forecast.evidence import policy_of, sent_ahead
 from agent_magic.measure.frames import agents_frame
-from agent_magic.providers.recorded import Deck
+from agent_magic.providers.recorded import LONGEST_S, Deck
 from agent_magic.record.cassette.reading import ENDING, read_cassette
 from agent_magic.record.cassette.writing import check_for_secrets, filler, only_hash, only_length, write_cassette
 from agent_magic.record.codec import to_json
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
 
     from agent_magic.record.results import AgentResult, RunRecord
 
-LONGEST_S = 1e9
-"""A deadline is not part of a request, so a replay needs none."""
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 PYODIDE_VERSION: Final = "314.0.7"
 PYODIDE: Final = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE_VERSION}/full/"

@@ -8,7 +8,7 @@ from typing import Final
 
 from agent_magic.engine.admission.pool import PATIENCE_S
 from agent_magic.engine.contract import Hold
-from agent_magic.engine.pacing.concurrency import SILENT_S
+from agent_magic.engine.pacing.concurrency import EVERY, SILENT_S
 
 FIRST_WINDOW: Final = 8
 """Requests under way after a first reply that told no limit; before it there are two."""
@@ -300,9 +300,8 @@ LIKELY: Final = 3.0
 SURE: Final = 4.0
 CERTAIN: Final = 8.0
 """Log odds from which the limit is kept, from which a higher one is rarely tried, and their maximum."""
-EVERY: Final = 150
 EVERY_S: Final = 600.0
-"""Requests, or seconds if requests are few, between probes of a higher limit: each costs a refusal."""
+"""Seconds between probes of a higher limit if requests are few: each costs a refusal."""
 SLACK: Final = 20
 """Counts may be off by one in twenty: requests overtake each other on the wire."""
 

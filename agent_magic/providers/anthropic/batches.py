@@ -14,7 +14,14 @@ from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unr
 from agent_magic.providers.anthropic.errors import STATUS_OF_TYPE, AsCallErrors
 from agent_magic.providers.anthropic.stream import answer_of
 from agent_magic.providers.base import BatchItem, BatchState
-from agent_magic.providers.responses import SIMULATED_HEADER, excerpt, fields_of, is_worth_repeating, retry_after_s
+from agent_magic.providers.responses import (
+    SIMULATED_HEADER,
+    TOO_MANY,
+    excerpt,
+    fields_of,
+    is_worth_repeating,
+    retry_after_s,
+)
 from agent_magic.providers.transport import bounding_errors
 
 if TYPE_CHECKING:
@@ -26,7 +33,6 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
 
 NOT_FOUND = 404
-TOO_MANY = 429
 PAGE = 100
 TIMEOUT_S = 600.0
 

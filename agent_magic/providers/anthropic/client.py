@@ -16,7 +16,6 @@ import functools
 import hashlib
 import importlib
 import inspect
-import json
 import os
 import sys
 from contextlib import asynccontextmanager
@@ -37,7 +36,15 @@ from agent_magic.providers.anthropic.models import DEFAULT_URL, MODELS, server_t
 from agent_magic.providers.anthropic.stream import collect, counted, named_stream, plain
 from agent_magic.providers.base import EVERYTHING, Provider
 from agent_magic.providers.capabilities import SchemaWatch
-from agent_magic.providers.responses import ENVIRONMENT_KEYS, excerpt, in_base64, with_options
+from agent_magic.providers.responses import (
+    ENVIRONMENT_KEYS,
+    NOT_OFFERED,
+    UNPROCESSABLE,
+    compact_json,
+    excerpt,
+    in_base64,
+    with_options,
+)
 from agent_magic.providers.transport import (
     Hidden,
     PerLoop,
@@ -74,9 +81,7 @@ BASIC_TOOLS = frozenset({"google", "azure"})
 """They have only the first versions of the API's tools."""
 NO_MOVING_MARK = frozenset({"aws", "google"})
 """They have no cache mark at the top level of a request."""
-UNPROCESSABLE = frozenset({400, 422, 501})
 SCHEMA_FIELDS = ("output_config", "output_format", "json_schema")
-NO_COUNT = frozenset({404, 405, 501})
 
 
 class Claude(Provider):
@@ -310,7 +315,7 @@ class Claude(Provider):
             with AsCallErrors(None, sdk), bounding_errors(sdk):
                 count = getattr(await sdk.messages.count_tokens(**asked), "input_tokens", None)
         except Rejected as error:
-            if error.status is not None and error.status not in NO_COUNT:
+            if error.status is not None and error.status not in NOT_OFFERED:
                 raise
             self._note("token counts (estimated)")
             return None
@@ -407,7 +412,6 @@ PATH = "/v1/messages"
 UNTRACED = frozenset({"ProxyTracerProvider", "NoOpTracerProvider"})
 """OpenTelemetry providers that record nothing."""
 CALLED = {"stop": "stop_sequences"}
-_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def body(request: Request, *, basic_tools: bool = False) -> dict[str, Any]:
@@ -439,11 +443,11 @@ def body_text(request: Request, *, basic_tools: bool = False) -> bytes:
     """Return `body` as streaming JSON, with messages in their stored form."""
     said = request.messages
     if request.returned or not all(one.content[:1] == "[" for one in said):  # they have to be taken apart
-        return _JSON.encode(body(request, basic_tools=basic_tools) | {"stream": True}).encode()
+        return compact_json(body(request, basic_tools=basic_tools) | {"stream": True}).encode()
     found = body(request._replace(messages=()), basic_tools=basic_tools)
     first = found.pop("messages")[0]
-    parts = [_JSON.encode(first), *(f'{{"role":"{one.role}","content":{one.content}}}' for one in said)]
-    return f'{_JSON.encode(found)[:-1]},"messages":[{",".join(parts)}],"stream":true}}'.encode()
+    parts = [compact_json(first), *(f'{{"role":"{one.role}","content":{one.content}}}' for one in said)]
+    return f'{compact_json(found)[:-1]},"messages":[{",".join(parts)}],"stream":true}}'.encode()
 
 
 def _fill(messages: list[dict[str, Any]], request: Request) -> None:

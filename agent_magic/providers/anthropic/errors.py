@@ -15,6 +15,7 @@ from agent_magic.engine.pacing.limits import Reading
 from agent_magic.errors import CallError, Rejected, Unreachable, Unreadable
 from agent_magic.providers.responses import (
     SIMULATED_HEADER,
+    TOO_MANY,
     excerpt,
     headers_of,
     hide,
@@ -70,7 +71,6 @@ STATUS_OF_TYPE = {
     "overloaded_error": 529,
 }
 """For errors that come inside a stream after a 200."""
-TOO_MANY = 429
 CREDENTIALS = ("api_key", "auth_token", "access_token", "aws_secret_key", "aws_session_token")
 """Attributes of the SDK's clients that no message may show."""
 OPEN_HEADERS = re.compile(r"x-stainless-.*|accept|content-type|user-agent|anthropic-(version|beta)", re.IGNORECASE)

@@ -26,7 +26,9 @@ from agent_magic.providers.events import events_of, may_begin, values_in
 from agent_magic.providers.responses import (
     DRAIN_S,
     ENDING_S,
+    EVENTS,
     MOST_TOKENS,
+    PAGE,
     Opening,
     count_of,
     end_of,
@@ -51,7 +53,6 @@ Json = dict[str, Any]
 
 NOTHING_KNOWN = Usage()
 _NO_FIELDS: Json = {}
-EVENTS, PAGE = "text/event-stream", "text/html"
 IN_ONE_PIECE = frozenset({"application/json", PAGE})
 """No stream, unless the body shows otherwise."""
 BROKEN_OFF = frozenset({PAUSED, *CUT, *REFUSED})

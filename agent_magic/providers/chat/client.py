@@ -36,8 +36,11 @@ from agent_magic.providers.chat.errors import (
 )
 from agent_magic.providers.chat.stream import ErrorInside, collect
 from agent_magic.providers.responses import (
+    NOT_OFFERED,
     SIMULATED_HEADER,
+    UNPROCESSABLE,
     bounded,
+    compact_json,
     fields_of,
     headers_of,
     hide,
@@ -71,13 +74,11 @@ if TYPE_CHECKING:
 
 PATH = "/chat/completions"
 VERSION = "/v1"
-UNLISTED = frozenset({404, 405, 501})
 MOST_NAMED = 4
 """Of more models, only their number is named."""
 MOST_LISTED = 1 << 24
 """Bytes; the longest known list has a million."""
 HINT = "Give one such as http://127.0.0.1:8000/v1."
-_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 class Chat(Provider):
@@ -120,7 +121,7 @@ class Chat(Provider):
         if free and prices:
             raise DeclarationError("Give either prices= or free=True.", hint="What is free has no price.")
         given = _checked_headers(headers)
-        self._api_key, self._headers = Hidden(api_key), Hidden(_JSON.encode(given))
+        self._api_key, self._headers = Hidden(api_key), Hidden(compact_json(given))
         self.models: Sequence[str] = tuple(listed(models))
         self.prices, self.is_free = checked_prices(prices), bool(free)
         self.credentials = None if api_key is None and not given else Key()
@@ -185,7 +186,7 @@ class Chat(Provider):
         finally:
             await response.aclose()
         status = response.status_code
-        if not response.is_success and status not in UNLISTED:
+        if not response.is_success and status not in NOT_OFFERED:
             raise self._error(request, response)(read_body(text), status)
         names = _models_in(text)
         if not names:
@@ -236,7 +237,7 @@ class Chat(Provider):
         return answer
 
     async def _sent(self, request: Request, stream: Stream) -> Answer | None:
-        content = _JSON.encode(body(self._schemas.in_words(request), self._dialects.get(request.model, USUAL)))
+        content = compact_json(body(self._schemas.in_words(request), self._dialects.get(request.model, USUAL)))
         made = self._open.here.build_request(
             "POST",
             f"{self._base_url}{PATH}",
@@ -347,9 +348,6 @@ def _checked_headers(headers: object) -> dict[str, str]:
             raise DeclarationError(f"The header {str(name)!r} cannot be sent.", hint=hint)
         found[name.lower()] = value
     return found
-
-
-UNPROCESSABLE = frozenset({400, 422, 501})
 
 
 class Dialect(NamedTuple):
@@ -481,7 +479,7 @@ def _is_strict(schema: Any) -> bool:
     fields = cast("Json", schema)
     inside: Any = fields.get("properties")
     if fields.get("type") == "object" or isinstance(inside, dict):
-        named = fields_of(inside)
+        named = fields_of(fields.get("properties"))
         if fields.get("additionalProperties") is not False or {*named} != {*fields.get("required", ())}:
             return False
         return all(map(_is_strict, named.values()))

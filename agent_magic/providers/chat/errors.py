@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from agent_magic.engine.pacing.limits import Reading
 from agent_magic.errors import CallError, Refused, Rejected, Unreachable
 from agent_magic.providers.responses import (
+    TOO_MANY,
     error_of_body,
     excerpt,
     fields_of,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.limits import Dimension, Readings
     from agent_magic.record.request import Request
 
-TOO_MANY = 429
 HINTS = {
     401: "Check the key: am.Chat(api_key=...), or --key-env of %agents connect chat.",
     402: "Look at the account's billing.",

@@ -24,6 +24,8 @@ from agent_magic.providers.events import DONE, events_of, may_begin, values_in
 from agent_magic.providers.responses import (
     DRAIN_S,
     ENDING_S,
+    EVENTS,
+    PAGE,
     Opening,
     count_of,
     end_of,
@@ -48,7 +50,6 @@ Json = dict[str, Any]
 THOUGHTS = ("reasoning_content", "reasoning")
 TEXTS = frozenset({"text", "output_text", None})
 """Types of the parts of an answer that are its text."""
-EVENTS, PAGE = "text/event-stream", "text/html"
 
 
 class ErrorInside(Exception):
