@@ -7,9 +7,13 @@ processes or warms up is left out, and what cannot be is refused by `needs_proce
 from __future__ import annotations
 
 import sys
+from typing import Final
 
 from agent_magic.errors import AgentMagicError
 
+PYODIDE_VERSION: Final = "314.0.7"
+PYODIDE: Final = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE_VERSION}/full/"
+"""Pyodide's own distribution. Source: pyodide.org, "Downloading and deploying"."""
 _IN_BROWSER = sys.platform == "emscripten"
 
 

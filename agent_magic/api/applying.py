@@ -8,6 +8,7 @@ from difflib import ndiff
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
+from agent_magic import forecast, measure
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.declared import (
     ANEW,
@@ -22,10 +23,7 @@ from agent_magic.declare.grouping import taken_apart
 from agent_magic.declare.plan import Plan
 from agent_magic.declare.values import as_json
 from agent_magic.errors import DeclarationError, InvalidAnswer, shown_value
-from agent_magic.forecast.advice.rules import Finding
-from agent_magic.forecast.whatif import ARGUMENTS, POLICY_WORDS, THE_REST, recorded_models, scenarios_of
 from agent_magic.measure.scores import answers_of
-from agent_magic.measure.trial import Setting, Trial
 from agent_magic.record.answer import Answer, Usage
 from agent_magic.record.ledger.reviews import edited
 
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.policy import Policy
     from agent_magic.forecast.advice.finding import Options
     from agent_magic.forecast.forecast import Forecaster
+    from agent_magic.measure.trial import Setting, Trial
     from agent_magic.record.ledger.store import SqliteLedger
     from agent_magic.record.results import AgentResult, RunRecord
 
@@ -113,7 +112,7 @@ class Change(NamedTuple):
 def apply_to(kind: type[P], forecaster: Forecaster, what: object, trials: Sequence[Trial]) -> Applied[P]:
     """Return a run's plan with a change, or raise `DeclarationError` if no declaration changes."""
     plan, asked = forecaster.record.plan, _change_of(forecaster.record, what, trials)
-    scenario = scenarios_of(forecaster, asked.whatif)[0].scenario
+    scenario = forecast.whatif.scenarios_of(forecaster, asked.whatif)[0].scenario
     changes: dict[int, dict[str, Any]] = {}
     for option, values in (("model", scenario.models), ("effort", scenario.efforts)):
         for number, value in values.items():
@@ -132,7 +131,7 @@ def apply_to(kind: type[P], forecaster: Forecaster, what: object, trials: Sequen
         options = {name: {option: after for option, (_, after) in each.items()} for name, each in anew.items()}
         made = declared_anew(kind, made, options)
     policy, before = scenario.policy or forecaster.policy, forecaster.policy
-    pairs = {name: (getattr(before, name), getattr(policy, name)) for name in POLICY_WORDS}
+    pairs = {name: (getattr(before, name), getattr(policy, name)) for name in forecast.whatif.POLICY_WORDS}
     return Applied(made, policy, agents, {k: pair for k, pair in pairs.items() if pair[0] != pair[1]})
 
 
@@ -151,13 +150,13 @@ def _anew(plan: Plan, asked: Change) -> dict[str, dict[str, tuple[Any, Any]]]:
 
 
 def _change_of(record: RunRecord, what: object, trials: Sequence[Trial]) -> Change:
-    if isinstance(what, Trial):
+    if isinstance(what, measure.trial.Trial):
         if what.chosen is None:
             raise DeclarationError(f"The trial chose no setting: {what.headline()}.", hint="Look at trial.frame.")
         return Change(_of_setting(record, what.chosen, what.target))
-    if isinstance(what, Setting):
+    if isinstance(what, measure.trial.Setting):
         return Change(_of_setting(record, what, trials[-1].target if trials else None))
-    if isinstance(what, Finding):
+    if isinstance(what, forecast.Finding):
         if not (what.apply or what.options):
             by_hand = f" Write: {what.edit} (where: {what.where})." if what.edit else ""
             raise DeclarationError(f"Only you can do that: {what.change or what.measured}{by_hand}")
@@ -173,7 +172,7 @@ def _change_of(record: RunRecord, what: object, trials: Sequence[Trial]) -> Chan
     if not hasattr(row, "keys"):
         raise DeclarationError(f"{shown_value(what)} cannot be applied.", hint=HINT)
     found = _of_row(row, record.plan)
-    if found.get("model") == recorded_models(record):
+    if found.get("model") == forecast.whatif.recorded_models(record):
         found["model"] = None
     return Change(found)
 
@@ -185,7 +184,7 @@ def _of_setting(record: RunRecord, setting: Setting, target: str | None) -> dict
 
 def _of_row(row: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
     """Return a row's arguments: its columns of that name, except `NA`."""
-    given = {name: row[name] for name in ARGUMENTS if name in row and _is_said(row[name])}
+    given = {name: row[name] for name in forecast.whatif.ARGUMENTS if name in row and _is_said(row[name])}
     for name, hint in OUTSIDE.items():
         if given.pop(name, None):
             raise DeclarationError(f"No declared agent sets {name}.", hint=hint)
@@ -208,7 +207,7 @@ def _of_words(option: str, text: str, plan: Plan) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in text.split("; "):
         value, _, names = part.rpartition(" for ")
-        if names != THE_REST:
+        if names != forecast.whatif.THE_REST:
             found |= dict.fromkeys(names.split(", "), value)
     known = {*plan.index, *plan.groups}
     if not found or not known.issuperset(found):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
+from agent_magic import measure
 from agent_magic.api.running import run_plan
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.declared import with_options
@@ -18,21 +18,20 @@ from agent_magic.declare.validation import check_integer, check_positive, is_wor
 from agent_magic.engine.policy import Policy, as_policy
 from agent_magic.errors import DeclarationError, PlanError
 from agent_magic.measure.intervals import stratified
-from agent_magic.measure.judge import Judge, compared, compared_rows, judged, to_compare, to_judge
 from agent_magic.measure.metrics import total_cost
 from agent_magic.measure.scores import FEW, NO_TRUTH, answer_key, answers_of, grade_by, keep_grades, score_rows, why_not
-from agent_magic.measure.trial import Setting, Stopped, Trial, Tried
-from agent_magic.measure.truths import by_agent, check_truths, grade_truth, score_answers
 from agent_magic.record.prices import Prices, asking_usd
 from agent_magic.show.displays import Progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     import pandas as pd
 
     from agent_magic.api.session import Session
+    from agent_magic.measure.judge import Judge
     from agent_magic.measure.scores import Answered, Grade, GradeBook, Grader
+    from agent_magic.measure.trial import Setting, Stopped, Trial, Tried
     from agent_magic.record.results import AgentResult, RunRecord
 
 P = TypeVar("P", bound=Plan)
@@ -40,10 +39,10 @@ P = TypeVar("P", bound=Plan)
 
 def judge_plan(kind: type[P], record: RunRecord, target: str, judge: Judge, against: RunRecord | None) -> P:
     answers = answers_of(record, target)
-    if not isinstance(judge, Judge):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(judge, measure.judge.Judge):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DeclarationError("judge must be am.judge('...').", hint="A function goes to run.score(grader=...).")
     others = None if against is None else answers_of(against, target)
-    values = to_judge(answers) if others is None else to_compare(answers, others)
+    values = measure.judge.to_judge(answers) if others is None else measure.judge.to_compare(answers, others)
     if not any(values.values()):
         raise PlanError(f"{target!r} has no answer to judge. run.agents shows what happened.")
     return kind([judge.agent(pairs=others is not None)], values, name=f"{record.plan.name}: {judge.name}")
@@ -63,8 +62,8 @@ async def ask_judge(
     answers, parts = answers_of(record, target), [agent.part for agent in done.plan.agents]
     said = {part.key: one for part, one in zip(parts, done.results, strict=True) if part is not None}
     pairs = against is not None
-    found = (compared if pairs else judged)(judge, target, answers, said)
-    rows = (compared_rows if pairs else score_rows)(found)
+    found = (measure.judge.compared if pairs else measure.judge.judged)(judge, target, answers, said)
+    rows = (measure.judge.compared_rows if pairs else score_rows)(found)
     frame = keep_grades(record, grades, answers, found, rows)
     frame.attrs["cost_usd"] = total_cost(done.results) if done.attempts else 0.0
     frame.attrs["committed_usd"] = done.committed_usd
@@ -151,11 +150,11 @@ def rows_to_try(record: RunRecord, target: str, *, truth: Any = None, grader: Gr
         why = "asks for several rows at once (--group)" if part.asked else "has no answer of a model of its own"
         raise PlanError(f"A trial asks row by row, and {name!r} {why}. Declare it without, run, try, and put it back.")
     if truth is not None:
-        found = grade_truth(answers, target, truth)
-        check_truths(found, target)
+        found = measure.truths.grade_truth(answers, target, truth)
+        measure.truths.check_truths(found, target)
         known = zip(answers, found.grades, strict=True)
         return Rows(answers, [one for one, grade in known if grade.error != NO_TRUTH])
-    if grader is not None and not isinstance(grader, Judge):
+    if grader is not None and not isinstance(grader, measure.judge.Judge):
         some = [one for one in answers if one.result.status == "succeeded"][:FEW]
         grades = grade_by(some, target, grader)
         if grades and all(one.error is not None for one in grades):
@@ -216,7 +215,7 @@ class _Trial:
     def found(self, stopped: Stopped) -> Trial:
         """Return the result so far, and the reason to stop."""
         options = self._options
-        return Trial(
+        return measure.trial.Trial(
             options.target,
             options.settings,
             tuple(map(tuple, self._tried)),
@@ -249,9 +248,9 @@ class _Trial:
 
     async def _grades(self, done: RunRecord) -> list[tuple[AgentResult, Grade]]:
         options, answers = self._options, answers_of(done, self._options.target)
-        if isinstance(options.grader, Judge):
+        if isinstance(options.grader, measure.judge.Judge):
             if all(one.result.status != "succeeded" for one in answers):  # no answers: there is nothing to judge
-                none = judged(options.grader, options.target, answers, {})
+                none = measure.judge.judged(options.grader, options.target, answers, {})
                 return [(one.result, grade) for one, grade in zip(answers, none, strict=True)]
             asked = (done, self._book, options.target, options.grader, None, self._capped(), self._session)
             frame = await ask_judge(*asked)
@@ -259,7 +258,7 @@ class _Trial:
             name = options.grader.name
         else:
             how: Any = {"truth": _by_agent(self._answers, options).truth, "grader": options.grader, "part": True}
-            name = str(score_answers(done, self._book, options.target, **how).loc[0, "grader"])
+            name = str(measure.truths.score_answers(done, self._book, options.target, **how).loc[0, "grader"])
         answered = [one.result for one in answers]
         grades = [
             next(one for one in self._book.of(done, result) if (one.target, one.grader) == (options.target, name))
@@ -272,13 +271,13 @@ class _Trial:
     ) -> Tried:
         """Return an answer with its cost in the run or trial, or else the price of its tokens."""
         if result.status != "succeeded" or key in priced:  # equal rows have the dollars of one
-            return Tried(result.name, grade, None, None)
+            return measure.trial.Tried(result.name, grade, None, None)
         priced.add(key)
         if not result.is_served:
-            return Tried(result.name, grade, result.cost_usd, result.work_s)
+            return measure.trial.Tried(result.name, grade, result.cost_usd, result.work_s)
         one = bought.get(key, result)
         work_s = None if one.is_served else one.work_s  # the ledger does not say how long an answer took
-        return Tried(result.name, grade, asking_usd(one, self._prices), work_s, by_tokens=one.is_served)
+        return measure.trial.Tried(result.name, grade, asking_usd(one, self._prices), work_s, by_tokens=one.is_served)
 
     def _pay(self, cost_usd: float | None, committed_usd: float | None) -> None:
         self._spent = None if self._spent is None or cost_usd is None else self._spent + cost_usd
@@ -376,4 +375,6 @@ def trials_before(record: RunRecord, grades: GradeBook, prices: Prices | None) -
 def _by_agent(answers: Sequence[Answered], options: TrialOptions) -> TrialOptions:
     """Return the options with truths by agent, which fit any part of the rows."""
     truth = options.truth
-    return options if truth is None or isinstance(truth, str) else replace(options, truth=by_agent(answers, truth))
+    if truth is None or isinstance(truth, str):
+        return options
+    return replace(options, truth=measure.truths.by_agent(answers, truth))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from agent_magic import measure
 from agent_magic.api.plan import Plan
 from agent_magic.api.run import Run
 from agent_magic.declare.validation import check_integer
 from agent_magic.errors import LedgerError
-from agent_magic.measure.frames import runs_frame
-from agent_magic.measure.service import all_dead_frame
 from agent_magic.record.ledger.store import SqliteLedger
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ class Ledger(SqliteLedger):
 
     def runs(self) -> pd.DataFrame:
         """Return one row per run, the newest first; see `agent_magic.measure.frames`."""
-        return self._store.in_words(lambda: runs_frame(self._past_runs()))
+        return self._store.in_words(lambda: measure.runs_frame(self._past_runs()))
 
     def newest(self) -> PastRun | None:
         """Return the newest run of this notebook or script; `None` before the first."""
@@ -57,7 +56,7 @@ class Ledger(SqliteLedger):
         check_integer("runs", runs)
         over = [one for one in self._past_runs() if one.state != "running"]
         found = islice((one.run for one in over if only is None or only(one)), runs)
-        return all_dead_frame((run, self._open_run(run, Plan)[0]) for run in found)
+        return measure.service.all_dead_frame((run, self._open_run(run, Plan)[0]) for run in found)
 
     def open(self, run: int | None = None) -> Run:
         """Open a past run, with its frames, its picture, its timeline and a plan that can run again.

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent_magic import forecast, live, measure, providers, record, show
 from agent_magic.api.choosing import as_asked, with_models
 from agent_magic.api.run import Run
 from agent_magic.api.running import asker_of, drive, driver_of, run_plan
@@ -23,23 +24,12 @@ from agent_magic.declare.plan_json import (
     plan_to_dict,
 )
 from agent_magic.engine.policy import Policy, as_policy
-from agent_magic.forecast.advice.advice import Advice, lint
-from agent_magic.forecast.calibration import Sweep, make_sweep
-from agent_magic.forecast.estimate.estimate import estimate
-from agent_magic.forecast.estimate.value import Estimate, loads_frame, pilot_agents, under_load, verdict_on
-from agent_magic.forecast.whatif import whatif_frame
 from agent_magic.live.ahead import count_ahead, foresee, statuses, terms_ahead
-from agent_magic.live.playing import lay
-from agent_magic.measure.compare import diff_frame, record_of, todo_frame
 from agent_magic.providers.anthropic.models import max_output_tokens
-from agent_magic.providers.recorded import Deck
-from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.history import History
 from agent_magic.record.prices import ModelPrice
 from agent_magic.record.results import RunRecord
 from agent_magic.show.displays import Progress
-from agent_magic.show.explore import Explorer, explore
-from agent_magic.show.graph import digraph, static_bundle
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +40,9 @@ if TYPE_CHECKING:
 
     from agent_magic.api.session import Session
     from agent_magic.engine.pacing.limits import Limits
-    from agent_magic.forecast.estimate.value import Load, OnRateLimit
+    from agent_magic.forecast.advice.advice import Advice
+    from agent_magic.forecast.calibration import Sweep
+    from agent_magic.forecast.estimate.value import Estimate, Load, OnRateLimit
     from agent_magic.live.driver import Driver
     from agent_magic.live.people import Asker
     from agent_magic.live.playing import Player
@@ -107,7 +99,7 @@ class Plan(DeclaredPlan):
             PlanError: `again` without `resume`; nothing was sent.
         """
         shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
-        alone, earlier = session is None, None if resume is None else record_of(resume, "resume")
+        alone, earlier = session is None, None if resume is None else measure.record_of(resume, "resume")
         driver = await run_plan(self, policy, shared, alone=alone, fresh=fresh, resume=earlier, again=again, ask=ask)
         return _run_of(driver, shared, alone=alone)
 
@@ -124,7 +116,7 @@ class Plan(DeclaredPlan):
             CassetteError: The file is not a cassette.
             ReplayMiss: A request of the plan was not recorded.
         """
-        deck = Deck(read_cassette(path))
+        deck = providers.Deck(record.read_cassette(path))
         plan = with_models(self, session_of(None), deck.models)
         return Run(deck.play(plan, timeout_s=as_policy(policy).timeout_s))
 
@@ -160,14 +152,15 @@ class Plan(DeclaredPlan):
         """
         check_loop()
         shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
-        policy, deck, alone = as_policy(policy), Deck(read_cassette(path), fill=fill, pace=pace), session is None
+        policy, alone = as_policy(policy), session is None
+        deck = providers.Deck(record.read_cassette(path), fill=fill, pace=pace)
 
         plan = with_models(self, shared, deck.models)
 
         def buy(match: Match) -> Driver:
             return driver_of(plan, policy, shared, alone=alone, fresh=fresh, recorded=match, asker=asker_of(None))
 
-        playing = lay(deck, plan, policy, buy)
+        playing = live.lay(deck, plan, policy, buy)
         if isinstance(playing, RunRecord):
             return Run(playing, session=session)
         await drive(playing, shared, alone=alone)
@@ -217,11 +210,11 @@ class Plan(DeclaredPlan):
                 agent needs.
         """
         shared = session_of(session, client=client, ledger=ledger, prices=prices)
-        tried, client = None if pilot is None else record_of(pilot, "pilot"), shared.client
+        tried, client = None if pilot is None else measure.record_of(pilot, "pilot"), shared.client
         policy = as_policy(policy, client.room)
         plan = as_asked(self, policy, shared)
         shared.check_plan(plan, policy)
-        return estimate(
+        return forecast.estimate_plan(
             plan,
             *foresee(plan, client, None if fresh else shared.ledger, tried),
             policy,
@@ -253,7 +246,8 @@ class Plan(DeclaredPlan):
             UnknownAgent: An agent is not in the plan.
         """
         with Progress("scenarios") as progress:
-            return whatif_frame(self.estimate(policy, session=session).ahead(), given, tell=progress.tell)
+            ahead = self.estimate(policy, session=session).ahead()
+            return forecast.whatif.whatif_frame(ahead, given, tell=progress.tell)
 
     def explore(self, estimate: Estimate | None = None, *, session: Session | None = None) -> None:
         """Show the panel of `run.explore` before a run: controls, the forecast, its timeline. Nothing is sent.
@@ -264,7 +258,7 @@ class Plan(DeclaredPlan):
             estimate: Result of `plan.estimate()`; default a new one.
             session: Its history, prices, limits and ledger count.
         """
-        explore(Explorer((estimate or self.estimate(session=session)).ahead()))
+        show.explore.explore(show.Explorer((estimate or self.estimate(session=session)).ahead()))
 
     def scenario(
         self,
@@ -290,7 +284,7 @@ class Plan(DeclaredPlan):
             DeclarationError: An unknown word, or a number out of its range.
         """
         found = self.estimate(policy, session=session)
-        record = under_load(found, load, on_limit=on_limit, rpm=rpm, colleague=colleague).record
+        record = forecast.under_load(found, load, on_limit=on_limit, rpm=rpm, colleague=colleague).record
         return Run(record or found.likely)
 
     def scenarios(
@@ -309,8 +303,8 @@ class Plan(DeclaredPlan):
             colleague: See `scenario`.
             session: See `scenario`.
         """
-        frame = loads_frame(self.estimate(policy, session=session), rpm=rpm, colleague=colleague)
-        frame.attrs["verdict"] = verdict_on(frame, "rpm=1")
+        frame = forecast.loads_frame(self.estimate(policy, session=session), rpm=rpm, colleague=colleague)
+        frame.attrs["verdict"] = forecast.verdict_on(frame, "rpm=1")
         return frame
 
     def lint(self, estimate: Estimate | None = None, *, session: Session | None = None) -> Advice:
@@ -323,7 +317,7 @@ class Plan(DeclaredPlan):
             session: Its history, prices and limits count.
         """
         prices = None if session is None else session.price_book(lambda _: None)  # the estimate tells which are unknown
-        return lint(estimate or self.estimate(session=session), prices=prices)
+        return forecast.lint(estimate or self.estimate(session=session), prices=prices)
 
     def todo(self, run: Run | None = None, estimate: Estimate | None = None) -> pd.DataFrame:
         """Return a checklist: a row per step with status, owner and the steps it waits for.
@@ -333,7 +327,7 @@ class Plan(DeclaredPlan):
             estimate: Result of `plan.estimate()`, for seconds and dollars.
         """
         rows = [] if estimate is None else [(one.seconds.likely, one.cost_usd) for one in estimate.expected]
-        return todo_frame(self, {} if run is None else statuses(self, record_of(run, "todo")), rows)
+        return measure.todo_frame(self, {} if run is None else statuses(self, measure.record_of(run, "todo")), rows)
 
     def diff(self, other: DeclaredPlan) -> pd.DataFrame:
         """Return the changes in another version of the plan: a row per step, option or value.
@@ -341,7 +335,7 @@ class Plan(DeclaredPlan):
         Args:
             other: The other version, such as `run.plan`.
         """
-        return diff_frame(self, other)
+        return measure.diff_frame(self, other)
 
     async def count_tokens(
         self,
@@ -412,7 +406,7 @@ class Plan(DeclaredPlan):
         shared = session_of(session, client=client, ledger=ledger)
         plan = with_models(self, shared)
         held = foresee(plan, shared.client, None if fresh else shared.ledger)[1]
-        return pilot_agents(plan, [answer is not None for answer in held], count)
+        return forecast.pilot_agents(plan, [answer is not None for answer in held], count)
 
     async def sweep(  # noqa: PLR0913 - as `run`, and the swept values
         self,
@@ -439,8 +433,8 @@ class Plan(DeclaredPlan):
             sample: Number of agents to run, the most representative ones; `None` for all.
         """
         own: Any = {"client": client, "ledger": ledger, "prices": prices, "limits": limits, "session": session}
-        plan = self if sample is None else self.select(pilot_agents(self, [False] * len(self), sample))
-        found = await make_sweep(lambda one: plan.run(one, fresh=fresh, **own), concurrency, as_policy(policy))
+        plan = self if sample is None else self.select(forecast.pilot_agents(self, [False] * len(self), sample))
+        found = await forecast.make_sweep(lambda one: plan.run(one, fresh=fresh, **own), concurrency, as_policy(policy))
         for run in found.runs if session is None else ():  # each knows the server by all of them
             run.history = History.beside(
                 [one.record for one in found.runs], None if ledger is None else ledger.seen_runs
@@ -473,11 +467,11 @@ class Plan(DeclaredPlan):
 
     def to_graphviz(self) -> Digraph:
         """Return the graph for the `graphviz` package: a rank per layer, edges that only order dashed."""
-        return digraph(self)
+        return show.digraph(self)
 
     def to_dot(self) -> str:
         """Return the graph as DOT, the language of Graphviz; see `to_graphviz`."""
-        return digraph(self).source
+        return show.digraph(self).source
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Plan:
@@ -501,7 +495,7 @@ class Plan(DeclaredPlan):
         return f"Plan({self.name!r}: {len(self)} agents in {self.depth} layers)"
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        return static_bundle(self)
+        return show.static_bundle(self)
 
     def _repr_svg_(self) -> str:
         """Return the picture alone, for what asks for no bundle, such as Panel."""

@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agent_magic import forecast, measure, record, show
 from agent_magic.engine.alerts import episodes_of, rules_of
 from agent_magic.errors import RunFailed
-from agent_magic.forecast.whatif import one_by_one, totals_of
-from agent_magic.measure.compare import check_runs, compared, differences, record_of
-from agent_magic.measure.contexts import contexts_frame
-from agent_magic.measure.each import each_frame
-from agent_magic.measure.frames import (
-    agents_frame,
-    alerts_frame,
-    attempts_frame,
-    events_frame,
-    kernel_frame,
-    layers_frame,
-    summary_frame,
-    texts_series,
-    tool_calls_frame,
-)
-from agent_magic.measure.path import find_path, savings_frame
-from agent_magic.measure.service import dead_frame, percentiles_frame, slo_frame, utilization_frame
-from agent_magic.record.cassette.writing import only_hash, write_cassette
-from agent_magic.show.charts.comparison import comparison_chart
-from agent_magic.show.charts.dashboard import run_dashboard
-from agent_magic.show.charts.limits import run_limits
-from agent_magic.show.charts.timeline import run_timeline
-from agent_magic.show.charts.waterfall import run_waterfall
-from agent_magic.show.frames import frame_bundle, frame_text
-from agent_magic.show.graph import static_bundle
-from agent_magic.show.text import forecast_words, run_line
-from agent_magic.show.values import Markdown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     import pandas as pd
 
@@ -49,6 +23,7 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
     from agent_magic.show.charts.chart import Chart
     from agent_magic.show.theme import Theme
+    from agent_magic.show.values import Markdown
 
 
 class Reading:
@@ -82,52 +57,52 @@ class Reading:
     @property
     def agents(self) -> pd.DataFrame:
         """One row per agent, in plan order; see `agent_magic.measure.frames`."""
-        return agents_frame(self.record, one_by_one(self.record))
+        return measure.agents_frame(self.record, forecast.one_by_one(self.record))
 
     @property
     def attempts(self) -> pd.DataFrame:
         """One row per request, in the order they were sent."""
-        return attempts_frame(self.record)
+        return measure.attempts_frame(self.record)
 
     @property
     def tool_calls(self) -> pd.DataFrame:
         """One row per call of a tool or a task, in order of their start: arguments, seconds, result."""
-        return tool_calls_frame(self.record)
+        return measure.tool_calls_frame(self.record)
 
     @property
     def layers(self) -> pd.DataFrame:
         """One row per layer."""
-        return layers_frame(self.record)
+        return measure.layers_frame(self.record)
 
     @property
     def summary(self) -> pd.DataFrame:
         """One row for the run."""
-        return summary_frame(self.record, self.totals)
+        return measure.summary_frame(self.record, self.totals)
 
     @property
     def events(self) -> pd.DataFrame:
         """One row per event, in the order they happened: when, which agent, attempt or tool, and what happened."""
-        return events_frame(self.record)
+        return measure.events_frame(self.record)
 
     @property
     def contexts(self) -> pd.DataFrame:
         """One row per shared context and model: cost and savings; see `agent_magic.measure.contexts`."""
-        return contexts_frame(self.record, self.prices)
+        return measure.contexts_frame(self.record, self.prices)
 
     @property
     def savings(self) -> pd.DataFrame:
         """One row per agent: its slack, and what halving or removing it would save; see `agent_magic.measure.path`."""
-        return savings_frame(self.record)
+        return measure.savings_frame(self.record)
 
     @property
     def dead(self) -> pd.DataFrame:
         """One row per permanently failed step: request, attempts, reason; see `agent_magic.measure.service`."""
-        return dead_frame(self.record)
+        return measure.service.dead_frame(self.record)
 
     @property
     def alerts(self) -> pd.DataFrame:
         """One row per alert; empty without rules. See `agent_magic.measure.frames`."""
-        return alerts_frame(self.record, episodes_of(self.record, self.rules))
+        return measure.alerts_frame(self.record, episodes_of(self.record, self.rules))
 
     def would_alert(self, *rules: str) -> pd.DataFrame:
         """Return the alerts that rules would have raised in a past run or forecast, with the columns of `run.alerts`.
@@ -138,12 +113,12 @@ class Reading:
         Raises:
             DeclarationError: A rule cannot be read; the error shows the form.
         """
-        return alerts_frame(self.record, episodes_of(self.record, rules_of(rules)))
+        return measure.alerts_frame(self.record, episodes_of(self.record, rules_of(rules)))
 
     @property
     def texts(self) -> pd.Series[str]:
         """The answers by agent, in plan order; empty without one."""
-        return texts_series(self.record)
+        return measure.texts_series(self.record)
 
     def each(self, *names: str) -> pd.DataFrame:
         """One row per item of these agents: typed columns and numbers.
@@ -152,16 +127,16 @@ class Reading:
             *names: Agents declared with `--each` over the same items; several stand side by side, so that
                 `reviews.join(run.each("summary", "label"))` has the columns of both.
         """
-        return each_frame(self.record, *names)
+        return measure.each_frame(self.record, *names)
 
     @property
     def totals(self) -> Summary:
         """The run's numbers as a value; see `agent_magic.measure.metrics.Summary`."""
-        return totals_of(self.record)
+        return forecast.totals_of(self.record)
 
     def critical_path(self) -> CriticalPath:
         """Return the longest chain of work: its agents in order, their seconds, and what halving each would save."""
-        return find_path(self.record, self.totals.wall_s)
+        return measure.find_path(self.record, self.totals.wall_s)
 
     def utilization(self, slots: int | None = None) -> pd.DataFrame:
         """One row per model and one for all: how busy it was; see `agent_magic.measure.service`.
@@ -169,7 +144,7 @@ class Reading:
         Args:
             slots: The concurrency of the run, for `slot_utilization`.
         """
-        return utilization_frame(self.record, slots)
+        return measure.service.utilization_frame(self.record, slots)
 
     def percentiles(self, *others: Reading) -> pd.DataFrame:
         """One row per number, of this run and others together, with `n`; see `agent_magic.measure.service`.
@@ -177,7 +152,9 @@ class Reading:
         Args:
             *others: More runs of the same plan.
         """
-        return percentiles_frame([self.record, *(record_of(other, "percentiles") for other in others)])
+        return measure.service.percentiles_frame(
+            [self.record, *(measure.record_of(other, "percentiles") for other in others)]
+        )
 
     def slo(self, **targets: float | None) -> pd.DataFrame:
         """Compare the run with service targets; see `agent_magic.measure.service.slo_frame`.
@@ -186,7 +163,7 @@ class Reading:
             **targets: Targets by name, such as `p95_s=5`; the defaults are `concurrent=100`, `jobs_per_s=5`,
                 `p95_s=15`, `succeeded=0.995`, `errors=0.01` and `usd_per_job=2`, and `None` omits one.
         """
-        return slo_frame(self.record, targets)
+        return measure.service.slo_frame(self.record, targets)
 
     @property
     def ok(self) -> bool:
@@ -199,7 +176,7 @@ class Reading:
         Args:
             theme: `auto` (follows the page), `light` or `dark`.
         """
-        return run_timeline(self.record, theme=theme)
+        return show.run_timeline(self.record, theme=theme)
 
     def waterfall(self, *, theme: Theme = "auto") -> Chart:
         """Draw the seconds and the dollars by cause, in steps that add up to the total.
@@ -207,7 +184,7 @@ class Reading:
         Args:
             theme: `auto` (follows the page), `light` or `dark`.
         """
-        return run_waterfall(self.record, theme=theme)
+        return show.run_waterfall(self.record, theme=theme)
 
     def limits_chart(self, limits: Mapping[str, float | None] | None = None, *, theme: Theme = "auto") -> Chart:
         """Draw the load on the provider over time; `limits` such as `{"requests": 50}` per minute.
@@ -222,12 +199,12 @@ class Reading:
         Raises:
             DeclarationError: There is no such limit, or it is not a number.
         """
-        return run_limits(self.record, limits, theme=theme)
+        return show.run_limits(self.record, limits, theme=theme)
 
     @property
     def kernel(self) -> pd.DataFrame:
         """One row per sample of the kernel: CPU, memory, loop lag; see `agent_magic.measure.frames`."""
-        return kernel_frame(self.record, [one._asdict() for one in self.samples])
+        return measure.kernel_frame(self.record, [one._asdict() for one in self.samples])
 
     def dashboard(self, *, theme: Theme = "auto") -> Chart:
         """Draw throughput, waiting, errors, latency, dollars, limits and the kernel over time, up to now.
@@ -235,7 +212,7 @@ class Reading:
         Args:
             theme: `auto` (follows the page), `light` or `dark`.
         """
-        return run_dashboard(self.record, self.samples, episodes_of(self.record, self.rules), theme=theme)
+        return show.run_dashboard(self.record, self.samples, episodes_of(self.record, self.rules), theme=theme)
 
     def markdown(self, name: str) -> Markdown:
         """Show the answer of one agent as Markdown, without HTML and pictures, with links to the web only.
@@ -243,7 +220,7 @@ class Reading:
         Args:
             name: The agent.
         """
-        return Markdown(self[name].text)
+        return show.Markdown(self[name].text)
 
     def raise_for_failures(self) -> None:
         """Raise `RunFailed` unless every agent succeeded."""
@@ -266,10 +243,12 @@ class Reading:
             redact: Returns the replacement of a text.
             texts: False to omit texts by people and models.
         """
-        return write_cassette(self.record, path, redact=redact if texts else only_hash)
+        return record.write_cassette(self.record, path, redact=redact if texts else record.only_hash)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.plan.name!r}: {run_line(self.record)}{forecast_words(self.record)})"
+        return (
+            f"{type(self).__name__}({self.plan.name!r}: {show.run_line(self.record)}{show.forecast_words(self.record)})"
+        )
 
     def bundle(self, *, theme: Theme = "auto") -> dict[str, str]:
         """Return its picture and its text, as notebooks show them.
@@ -277,7 +256,7 @@ class Reading:
         Args:
             theme: `auto` (follows the page), `light` or `dark`.
         """
-        return static_bundle(self.plan, self.record, theme=theme)
+        return show.static_bundle(self.plan, self.record, theme=theme)
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return self.bundle()
@@ -306,7 +285,7 @@ class Comparison:
         `diff_usd` are `b` minus `a`; `prompt_changed` and `text_changed` are booleans. Values missing in a run are
         `NA`.
         """
-        return compared(self._a, self._b)
+        return measure.compare.compared(self._a, self._b)
 
     def chart(self, *, theme: Theme = "auto") -> Chart:
         """Draw both runs over each other: what got slower, dearer, and which answers changed.
@@ -314,17 +293,17 @@ class Comparison:
         Args:
             theme: Its colours.
         """
-        return comparison_chart(self._a, self._b, differences(self._a, self._b), theme=theme)
+        return show.comparison_chart(self._a, self._b, measure.compare.differences(self._a, self._b), theme=theme)
 
     def __repr__(self) -> str:
-        return f"{self.chart().text}\n\n{frame_text(self.frame)}"
+        return f"{self.chart().text}\n\n{show.frame_text(self.frame)}"
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
         return {"text/html": self._repr_html_(), "text/plain": repr(self)}
 
     def _repr_html_(self) -> str:
         """Return both as one page, for front ends that show one form of a value, such as marimo."""
-        return self.chart().svg + frame_bundle(self.frame)["text/html"]
+        return self.chart().svg + show.frame_bundle(self.frame)["text/html"]
 
     def _ipython_display_(self) -> None:  # notebooks that are not trusted keep a picture, and drop one within HTML
         from IPython.display import display  # pyright: ignore[reportUnknownVariableType] - IPython leaves types open
@@ -345,5 +324,5 @@ def compare(a: Recorded, b: Recorded) -> Comparison:
     Raises:
         DeclarationError: `a` or `b` is not a run.
     """
-    check_runs((a, b), "compare")
+    measure.compare.check_runs((a, b), "compare")
     return Comparison(a, b)

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
 
+from agent_magic import forecast, measure, record, show
 from agent_magic.api.applying import apply_to, edit, unedit
 from agent_magic.api.grading import TrialOptions, ask_judge, judge_plan, run_trial, trials_before, tried_job
 from agent_magic.api.reading import Reading
 from agent_magic.declare.units import plural
 from agent_magic.engine.health import record_health
 from agent_magic.errors import DeclarationError, PlanError
-from agent_magic.forecast.advice.advice import Advice, advise
-from agent_magic.forecast.advice.finding import Outlook
-from agent_magic.forecast.calibration import Forecasts
-from agent_magic.forecast.forecast import Forecaster
-from agent_magic.forecast.whatif import forecast_one, nearby, whatif_frame
-from agent_magic.measure.compare import measure_against, record_of
-from agent_magic.measure.judge import Judge, Judging
+from agent_magic.machine import PYODIDE
 from agent_magic.measure.scores import GradeBook, scores_frame
-from agent_magic.measure.service import to_requeue
-from agent_magic.measure.trial import last_compared, settings_of, with_scores
-from agent_magic.measure.truths import score_answers
 from agent_magic.providers.anthropic.models import MODELS
-from agent_magic.record.cassette.writing import only_hash
-from agent_magic.show import bundles as _bundles  # noqa: F401  # pyright: ignore[reportUnusedImport] - registers how values show
-from agent_magic.show.charts.front import check_by, front_chart
-from agent_magic.show.charts.tradeoff import run_tradeoff
+from agent_magic.record.display import Shown, bundle_of
 from agent_magic.show.displays import Progress
-from agent_magic.show.explore import Explorer, explore
-from agent_magic.show.frames import to_take
-from agent_magic.show.run_page import PYODIDE, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -44,10 +30,14 @@ if TYPE_CHECKING:
     from agent_magic.api.session import IsApplied, Session
     from agent_magic.engine.health import Health
     from agent_magic.engine.policy import Policy
+    from agent_magic.forecast.advice.advice import Advice
     from agent_magic.forecast.advice.finding import Finding
+    from agent_magic.forecast.calibration import Forecasts
+    from agent_magic.forecast.forecast import Forecaster
     from agent_magic.forecast.work import Fits
     from agent_magic.live.driver import Driver
     from agent_magic.live.playing import Player
+    from agent_magic.measure.judge import Judge, Judging
     from agent_magic.measure.scores import Grader
     from agent_magic.measure.trial import Trial
     from agent_magic.record.history import History
@@ -56,6 +46,12 @@ if TYPE_CHECKING:
     from agent_magic.record.results import RunRecord
     from agent_magic.show.charts.chart import Chart
     from agent_magic.show.theme import Theme
+
+
+@bundle_of.register
+def _first_form(value: Shown) -> dict[str, str]:
+    """Load how each class is shown, when the first value is."""
+    return show.bundle_of(value)
 
 
 class Run(Reading):
@@ -86,12 +82,16 @@ class Run(Reading):
         self._fits: Fits = {}
         self.samples = [] if driver is None else driver.samples
         self.session, self.grades = session, GradeBook() if session is None else session.grades
-        self.forecasts = Forecasts()
         self.trials: list[Trial] = []
         if self.grades.trials and not record.forecast:
             self.trials += trials_before(record, self.grades, prices)
         self.advised_by, self.advised = "seconds", 0
         self.rules = () if driver is None else driver.alerts.rules
+
+    @cached_property
+    def forecasts(self) -> Forecasts:
+        """Forecasts of it, for `am.calibration`."""
+        return forecast.Forecasts()
 
     def __getstate__(self) -> dict[str, object]:
         """Return the state without the driver and the session, so that a run can be copied and pickled."""
@@ -125,11 +125,11 @@ class Run(Reading):
                 exactly one of `truth` and `grader` is given.
             UnknownAgent: There is no such agent.
         """
-        if isinstance(grader, Judge) and truth is None:
-            return Judging(lambda: self.judge(target, grader, policy=policy), target)
-        if isinstance(grader, Judge) or policy is not None:
+        if isinstance(grader, measure.judge.Judge) and truth is None:
+            return measure.judge.Judging(lambda: self.judge(target, grader, policy=policy), target)
+        if isinstance(grader, measure.judge.Judge) or policy is not None:
             raise DeclarationError("run.score takes truth=, a function, or a judge and its policy.")
-        return score_answers(self.record, self.grades, target, truth=truth, grader=grader)
+        return measure.truths.score_answers(self.record, self.grades, target, truth=truth, grader=grader)
 
     @property
     def scores(self) -> pd.DataFrame:
@@ -224,7 +224,8 @@ class Run(Reading):
             DeclarationError: An option is invalid, or there is nothing to compare.
             PlanError: The target has no rows, or there is no provider; nothing was sent.
         """
-        options = TrialOptions(target, settings_of(model, effort), n, truth, grader, until, margin, error_rate, seed)
+        settings = measure.trial.settings_of(model, effort)
+        options = TrialOptions(target, settings, n, truth, grader, until, margin, error_rate, seed)
         found = await run_trial(self.record, self.grades, options, policy, self.asking(session), self._keep_trial)
         self.grades.trials.append((tried_job(self.record, target), found))
         return found
@@ -246,7 +247,7 @@ class Run(Reading):
             PlanError: There is nothing to retry, or no provider; nothing was sent.
             UnknownAgent: A name is not in the plan; nothing was sent.
         """
-        again, plan = to_requeue(self.record, names), cast("Plan", self.plan)
+        again, plan = measure.to_requeue(self.record, names), cast("Plan", self.plan)
         return await plan.run(policy, session=self.asking(session), resume=self, again=again)
 
     def asking(self, session: Session | None = None) -> Session:
@@ -269,7 +270,7 @@ class Run(Reading):
         Args:
             other: A run of the same job by one agent (`plan.baseline()`), or of the same plan one agent at a time.
         """
-        measure_against(self.record, record_of(other, "against"))
+        measure.compare.measure_against(self.record, measure.record_of(other, "against"))
         return self
 
     def advise(self, by: str = "seconds", *, situation: str | None = None) -> Advice:
@@ -287,7 +288,8 @@ class Run(Reading):
         """
         by = by if situation is None else situation
         self.advised_by, self.advised = by, self.advised + 1
-        found = advise(Outlook(self.forecaster(), self.trials), self.totals.wall_s, self.totals.cost_usd, by=by)
+        outlook, totals = forecast.Outlook(self.forecaster(), self.trials), self.totals
+        found = forecast.advise(outlook, totals.wall_s, totals.cost_usd, by=by)
         is_applied = None if self.session is None else self.session.is_applied
         return found if is_applied is None else found.marked(partial(self._has_change, is_applied))
 
@@ -390,12 +392,12 @@ class Run(Reading):
             SecretFound: A probable secret was found; nothing was written.
             AgentMagicError: The run cannot be recorded, or the file cannot be written.
         """
-        scenarios = None if self.record.forecast else self.whatif(**nearby(self.record, MODELS[:3]))
-        return write_page(
+        scenarios = None if self.record.forecast else self.whatif(**forecast.whatif.nearby(self.record, MODELS[:3]))
+        return show.write_page(
             self.record,
             path,
             scenarios,
-            redact=redact if texts else only_hash,
+            redact=redact if texts else record.only_hash,
             allow=allow,
             python=python,
             prices=self.prices,
@@ -404,7 +406,7 @@ class Run(Reading):
     @property
     def barrier_cost_s(self) -> float:
         """What layer barriers cost in seconds: a forecast with them minus one without."""
-        return Outlook(self.forecaster()).barrier_cost_s()
+        return forecast.Outlook(self.forecaster()).barrier_cost_s()
 
     def whatif(  # noqa: PLR0913 - fourteen things can change, and each has its name
         self,
@@ -461,13 +463,13 @@ class Run(Reading):
             "rounds": rounds, "most": most, "route": route, "outage": outage, **options,
         }  # fmt: skip
         with Progress("scenarios") as progress:
-            frame = whatif_frame(self.forecaster(), given, tell=progress.tell, log=self.forecasts)
-        return with_scores(frame, self.trials, self.record)
+            frame = forecast.whatif.whatif_frame(self.forecaster(), given, tell=progress.tell, log=self.forecasts)
+        return measure.trial.with_scores(frame, self.trials, self.record)
 
     def forecaster(self) -> Forecaster:
         """Return a forecaster for many what-ifs of this run; see `agent_magic.forecast.forecast`."""
         times_s = () if self.session is None else self.session.batch_times_s
-        return Forecaster(self.record, self.history, self.prices, times_s, fits=self._fits)
+        return forecast.Forecaster(self.record, self.history, self.prices, times_s, fits=self._fits)
 
     def forecast(  # noqa: PLR0913 - as in `whatif`
         self,
@@ -520,7 +522,7 @@ class Run(Reading):
             "batch": batch, "effort": effort, "drop": drop, "prices": prices, "cache_ttl": cache_ttl,
             "rounds": rounds, "most": most, "route": route, "outage": outage, **options,
         }  # fmt: skip
-        record = forecast_one(self.forecaster(), policy, given).record
+        record = forecast.whatif.forecast_one(self.forecaster(), policy, given).record
         return Run(record or self.record, history=self.history, prices=self.prices, session=self.session)
 
     @property
@@ -548,21 +550,23 @@ class Run(Reading):
             DeclarationError: `by` is neither, or there is no trial to draw by score.
         """
         if by == "seconds" or (by is None and (frame is not None or not self.trials)):
-            around = nearby(self.record, MODELS[:3]) if frame is None else {}
+            around = forecast.whatif.nearby(self.record, MODELS[:3]) if frame is None else {}
             frame = self.whatif(**around) if frame is None else frame
-            step = to_take(frame, tuple(around)) if hasattr(frame, "attrs") else ""  # other values are refused there
-            return run_tradeoff(self.record, frame, chosen=chosen, step=step, theme=theme)
-        check_by(by, self.trials)
-        scored = None if frame is None else with_scores(frame, self.trials, self.record)
-        return front_chart(last_compared(self.trials), scored, chosen=chosen, theme=theme)
+            is_frame = hasattr(frame, "attrs")  # other values are refused by `run_tradeoff`
+            step = show.to_take(frame, tuple(around)) if is_frame else ""
+            return show.run_tradeoff(self.record, frame, chosen=chosen, step=step, theme=theme)
+        show.check_by(by, self.trials)
+        scored = None if frame is None else measure.trial.with_scores(frame, self.trials, self.record)
+        return show.front_chart(measure.trial.last_compared(self.trials), scored, chosen=chosen, theme=theme)
 
     def explore(self) -> None:
         """Show a panel for what-ifs: the forecast, its timeline, the trade-off; after a trial also measured scores.
 
         It needs a notebook; a script uses `whatif`.
         """
-        explore(Explorer(self.forecaster(), last_compared(self.trials) if self.trials else None))
+        compared = measure.trial.last_compared(self.trials) if self.trials else None
+        show.explore.explore(show.Explorer(self.forecaster(), compared))
 
 
 def _other(run: Run | None) -> RunRecord | None:
-    return None if run is None else record_of(run, "judge")
+    return None if run is None else measure.record_of(run, "judge")

@@ -9,6 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from agent_magic import measure, show
 from agent_magic.api.choosing import as_asked
 from agent_magic.api.session import check_loop, session_of
 from agent_magic.declare.plan import Plan
@@ -18,10 +19,6 @@ from agent_magic.errors import PlanError, shown_value
 from agent_magic.live.answer_cache import Earlier
 from agent_magic.live.driver import Driver
 from agent_magic.live.monitor import Sampling
-from agent_magic.measure.compare import record_of
-from agent_magic.measure.each import answers_frame
-from agent_magic.show.asking import DOUBT, asked_text, limit_of, ways_of
-from agent_magic.show.notes import ending_notes, ledger_notes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -72,7 +69,11 @@ async def drive(driver: Driver | Player, session: Session, *, alone: bool) -> No
         session.keep_limits()
     else:
         session.settle(record)
-    for note in (*ending_notes(record, driver.policy), *ledger_notes(session.ledger), *session.client.take_notes()):
+    for note in (
+        *show.ending_notes(record, driver.policy),
+        *show.ledger_notes(session.ledger),
+        *session.client.take_notes(),
+    ):
         if note:
             LOG.warning(note)  # a Python warning could be made an error, and the paid run be lost with it
 
@@ -110,7 +111,7 @@ def start(  # noqa: PLR0913 - the options of `Plan.run`
         PlanError: It is not a plan, or `again` comes without `resume`; nothing was sent.
     """
     shared = session_of(session, client=client, ledger=ledger, prices=prices, limits=limits)
-    earlier = None if resume is None else record_of(resume, "resume")
+    earlier = None if resume is None else measure.record_of(resume, "resume")
     return driver_of(
         plan, policy, shared,
         alone=session is None, fresh=fresh, resume=earlier, again=again, recorded=recorded, asker=ask,
@@ -157,7 +158,7 @@ def driver_of(  # noqa: PLR0913 - the options of `Plan.run`
         sharing=session.sharing() if paced and policy.shared == "on" else None,
         pool=None if alone else session.pool,
         history=None if alone else session.history,
-        frame_of=answers_frame,
+        frame_of=lambda record, name: measure.answers_frame(record, name),  # noqa: PLW0108 - loaded if a task takes one
         alerts=session.alerts,
         asker=asker,
         say=session.say,
@@ -203,14 +204,14 @@ class TerminalAsker:
                 self._view.hold()
             try:
                 _drop_typed()  # text typed before the question was shown is no answer to it
-                _write(f"\n{asked_text(self._count, question)}\n{limit_of(question)}\n")
+                _write(f"\n{show.asked_text(self._count, question)}\n{show.limit_of(question)}\n")
                 return await self._answer(question)
             finally:
                 if self._view is not None:
                     self._view.show()
 
     async def _answer(self, question: Question) -> Verdict:
-        agree, edit, hints = ("a", "r", DOUBT_HINTS) if ways_of(question) == DOUBT else ("y", "e", HINTS)
+        agree, edit, hints = ("a", "r", DOUBT_HINTS) if show.ways_of(question) == show.DOUBT else ("y", "e", HINTS)
         while True:
             said = await _line(f"{hints}: ")
             word = None if said is None else said.strip().lower()

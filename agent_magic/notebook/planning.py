@@ -7,26 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
+from agent_magic import forecast, providers, show
 from agent_magic.declare.plan_json import attachments_of
 from agent_magic.declare.units import dollars, plural
 from agent_magic.engine.requests import model_of
 from agent_magic.errors import NotConnected
-from agent_magic.forecast.advice.advice import several_or_one
-from agent_magic.forecast.advice.rules import MOST_COUNTED
-from agent_magic.forecast.estimate.estimate import estimate
-from agent_magic.forecast.estimate.value import confirmation, outlay
 from agent_magic.live.ahead import count_ahead, foresee, rejected_again, terms_ahead, unbought, waiting_in_batches
 from agent_magic.live.answer_cache import Earlier
 from agent_magic.notebook.front_end import agrees, can_ask, can_decide, display_bundle, is_kernel, note, say, show_page
 from agent_magic.notebook.running import ANEW, Resumed, execute
 from agent_magic.notebook.session import drop_command
-from agent_magic.providers.dask.cluster import STREAMS_PER_KERNEL, useful_workers
 from agent_magic.record.answer import WITH_ANSWER
-from agent_magic.show.cards import attachments_card, plan_picture, prompt_words
-from agent_magic.show.estimates import estimate_page, headline, outlay_line, price_line
-from agent_magic.show.explore import Explorer, Panel
 from agent_magic.show.page import Page
-from agent_magic.show.text import plan_text
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -61,23 +53,23 @@ async def show_plan(
     """
     found, trouble = await _estimate(plan, session, policy, pilot, fresh=fresh)
     prices = session.shared.price_book(lambda _: None)
-    worth = several_or_one(found, prices) if len(plan) <= MOST_COUNTED else ""
-    show_page(Page([headline(found)]), graphic=graphic)  # what decides is seen without scrolling
+    worth = forecast.several_or_one(found, prices) if len(plan) <= forecast.MOST_COUNTED else ""
+    show_page(Page([show.headline(found)]), graphic=graphic)  # what decides is seen without scrolling
     if graphic:
         estimates = {one.agent: (one.input_tokens + one.output_tokens, one.cost_usd) for one in found.expected}
-        display_bundle(plan_picture(plan, estimates, path=found.critical_path.agents, theme=session.theme))
+        display_bundle(show.plan_picture(plan, estimates, path=found.critical_path.agents, theme=session.theme))
         if asks:
-            Panel(lambda: Explorer(found.ahead())).show()
+            show.Panel(lambda: show.Explorer(found.ahead())).show()
     else:
-        say(plan_text(plan))
+        say(show.plan_text(plan))
     for text in [*([trouble] if trouble else []), *plan.hints(), *workers_notes(plan, policy, session)]:
         note(text)
-    page = estimate_page(found, _prompts_text(plan, session.shared.client), worth, head=False)
+    page = show.estimate_page(found, _prompts_text(plan, session.shared.client), worth, head=False)
     show_page(page, graphic=graphic)
     attached = attachments_of(plan)
     if graphic and attached:
         rule = session.shared.client.token_rule(model_of(plan.agents[0]))
-        display_bundle(attachments_card(attached.values(), rule))
+        display_bundle(show.attachments_card(attached.values(), rule))
     return found
 
 
@@ -86,14 +78,14 @@ def workers_notes(plan: DeclaredPlan, policy: Policy, session: Session) -> list[
     room = None if session.workers is None else session.workers.room
     if room is not None and room < streams:
         return [f"at most {plural(room, 'request')} run at once: the workers that autoscale= starts take no more."]
-    useful = useful_workers(streams)
+    useful = providers.useful_workers(streams)
     if useful and session.workers is None and session.spends:
-        most = f"one kernel reads some {STREAMS_PER_KERNEL} streams"
+        most = f"one kernel reads some {providers.STREAMS_PER_KERNEL} streams"
         return [
             f"up to {streams:,} requests run at once, and {most}. Workers help: %agents connect dask --workers {useful}"
         ]
     if not useful and session.workers is not None:
-        why = f"the kernel itself reads up to {STREAMS_PER_KERNEL}, so workers only add ways to fail"
+        why = f"the kernel itself reads up to {providers.STREAMS_PER_KERNEL}, so workers only add ways to fail"
         return [f"at most {streams:,} requests run at once: {why}. %agents connect api does without them."]
     return []
 
@@ -104,7 +96,7 @@ async def estimated(plan: Plan, session: Session, policy: Policy) -> Estimate:
 
 async def show_price(plan: Plan, session: Session, policy: Policy, times: int = 1) -> None:
     found, _ = await _estimate(plan, session, policy, fresh=True)
-    say(price_line(found.expected, times))
+    say(show.price_line(found.expected, times))
 
 
 async def show_new_price(
@@ -117,10 +109,10 @@ async def show_new_price(
         buys = [found.expected[agent] for agent in _unbought(session, plan, policy, resumed, fresh=False)]
         owned = len(plan) - len(buys)
         there = f", {owned:,} of them answered already" if owned and buys else ""
-        say(f"{label}{there}: {price_line(buys) if buys else 'every answer is there already, nothing is sent.'}")
+        say(f"{label}{there}: {show.price_line(buys) if buys else 'every answer is there already, nothing is sent.'}")
         together += buys
     if len(plans) > 1:
-        say(f"All together: {price_line(together) if together else 'nothing to buy, $0.'}")
+        say(f"All together: {show.price_line(together) if together else 'nothing to buy, $0.'}")
     return bool(together)
 
 
@@ -144,31 +136,30 @@ async def run_pilot(ctx: CommandContext, given: Namespace, plan: Plan) -> Run | 
     few = plan.select(names)
     say(f"pilot: {', '.join(names)}")
     await show_price(few, session, policy)
-    await confirm(ctx, given, few)
+    await confirm(ctx, given, few, policy)
     session.pilot = await execute(
         session, few, policy, fresh=given.fresh, graphic=is_kernel(ctx.shell), asks=can_decide(ctx.shell)
     )
     return session.pilot
 
 
-async def confirm(ctx: CommandContext, given: Namespace, plan: Plan, resumed: Resumed = ANEW) -> None:
+async def confirm(ctx: CommandContext, given: Namespace, plan: Plan, policy: Policy, resumed: Resumed = ANEW) -> None:
     """Ask before a large run, as set by `%config AgentMagics`."""
     # Nothing is asked on the mock server or a cassette, which cost nothing.
     session = ctx.session
     left = [name for name in session.leftovers(plan.name) if name in {*plan.index, *plan.groups}]
     if left:
         note(f"{', '.join(left)} of cells deleted or changed will run too: {drop_command(left, plan.name)}")
-    for text in _batch_notes(session, plan, ctx.policy(given)):
+    for text in _batch_notes(session, plan, policy):
         note(text)
     if not session.spends or given.yes or not (ctx.confirm_agents or ctx.confirm_usd):
         return
-    policy = ctx.policy(given)
     what = _outlay(session, plan, policy, resumed, fresh=given.fresh)
     limits = {"above_agents": ctx.confirm_agents, "above_usd": ctx.confirm_usd}
-    decided = confirmation(what, **limits, yes=given.yes, can_ask=can_ask(ctx.shell))
+    decided = forecast.confirmation(what, **limits, yes=given.yes, can_ask=can_ask(ctx.shell))
     if decided == "go" or not await _has_key(session):
         return
-    line = outlay_line(what, policy.budget_usd)
+    line = show.outlay_line(what, policy.budget_usd)
     if decided == "note":
         cap = "" if policy.budget_usd is not None else "; --budget USD sets a cap"
         note(f"{line}{cap}")  # a log has to say it
@@ -198,15 +189,15 @@ def _outlay(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resum
     terms = terms_ahead(plan, shared.client, shared.pacer)
     known: Any = {"history": shared.history, "simulated": session.simulates, "prices": prices, "ceilings": terms}
     known["by_server"] = False  # it is asked for dollars, before each run
-    found = estimate(plan, *foresee(plan, shared.client), policy, **known)
+    found = forecast.estimate_plan(plan, *foresee(plan, shared.client), policy, **known)
     left = plan.numbers(leave)
     left_out = {*left, *plan.dag.descendants(left)}
-    return outlay(found.expected[agent] for agent in asked if agent not in left_out)
+    return forecast.outlay(found.expected[agent] for agent in asked if agent not in left_out)
 
 
 def left_line(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool) -> str:
     what = _outlay(session, plan, policy, resumed, fresh=fresh) if session.spends else None
-    return "" if what is None or not (what.usd or what.unpriced) else outlay_line(what, policy.budget_usd)
+    return "" if what is None or not (what.usd or what.unpriced) else show.outlay_line(what, policy.budget_usd)
 
 
 def _unbought(session: Session, plan: DeclaredPlan, policy: Policy, resumed: Resumed, *, fresh: bool) -> Sequence[int]:
@@ -276,7 +267,7 @@ def _prompts_text(plan: Plan, client: Provider) -> str:
                 continue
         answers = {name: f"<{name}'s answer>" for name in plan.inputs[number]}
         typed = "" if agent.returns is None else f", returns {agent.returns}"
-        text = prompt_words(plan.prompt_ahead(number, answers), client.token_rule(model_of(agent)))
+        text = show.prompt_words(plan.prompt_ahead(number, answers), client.token_rule(model_of(agent)))
         text = _folded(text, plan, plan.inputs[number])
         parts.append(f"--- {agent.name}{typed}\n{_shortened(text)}")
     return "\n".join(parts)

@@ -13,31 +13,20 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 
 from IPython.core.getipython import get_ipython  # pyright: ignore[reportUnknownVariableType] - IPython leaves it open
 
+from agent_magic import forecast, live, providers, record, show
 from agent_magic.api import Run, start
 from agent_magic.api.applying import editable
 from agent_magic.api.running import TerminalAsker
 from agent_magic.declare.units import seconds
 from agent_magic.errors import AgentMagicError, CassetteError, NotConnected, ReplayMiss
-from agent_magic.forecast.remaining import remaining
-from agent_magic.live.driver import Controls
 from agent_magic.live.monitor import Sampling
 from agent_magic.live.people import Desk
-from agent_magic.live.playing import Player, lay
 from agent_magic.notebook.front_end import display_bundle, hears_clicks, is_unwatched, note, say, show_page
 from agent_magic.notebook.session import DEFAULT_PLAN
-from agent_magic.providers.recorded import Deck
-from agent_magic.record.cassette.reading import ENDING, TEXT_ENDING, read_cassette
 from agent_magic.record.display import single_line
 from agent_magic.record.reasons import wording
 from agent_magic.record.results import RunRecord
 from agent_magic.show.displays import in_output
-from agent_magic.show.graph import cards_layout
-from agent_magic.show.live import VERBS, Edit, LiveView, make_live_view
-from agent_magic.show.live.feed import Around
-from agent_magic.show.notes import REJECTED
-from agent_magic.show.terminal import Lines, LineView, StillView, TableView, terminal_view
-from agent_magic.show.text import listed
-from agent_magic.show.values import AnswerView, answer_page
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -49,14 +38,17 @@ if TYPE_CHECKING:
     from agent_magic.live.batching import Waiting
     from agent_magic.live.driver import Driver
     from agent_magic.notebook.session import Session
-    from agent_magic.providers.recorded import Match
+    from agent_magic.providers.recorded import Deck, Match
     from agent_magic.record.cassette.reading import Cassette
     from agent_magic.record.history import History
-    from agent_magic.show.live import Edit
+    from agent_magic.show.live import Edit, LiveView
+    from agent_magic.show.live.feed import Around
+    from agent_magic.show.terminal import LineView, TableView
+    from agent_magic.show.values import AnswerView
 
 Shown: TypeAlias = Callable[[], object]
 Front: TypeAlias = Desk | TerminalAsker
-View: TypeAlias = LiveView | LineView | TableView | AnswerView
+View: TypeAlias = "LiveView | LineView | TableView | AnswerView"
 MOST_FILES = 20
 TICK_S = 0.1
 """The picture changes at most ten times a second."""
@@ -115,17 +107,18 @@ async def execute(  # noqa: PLR0913 - each by its name
     screen = Screen(graphic, asker, shown, answer)
     ask = None if asker is None else asker.ask
 
-    def live(recorded: Match | None = None) -> Driver:
+    def bought(recorded: Match | None = None) -> Driver:
         if recorded is not None:
             return start(plan, policy, session=session.shared, fresh=fresh, recorded=recorded, ask=ask)
         last, again, leave = resumed
         driver = start(plan, policy, session=session.shared, fresh=fresh, resume=last, again=again, ask=ask)
-        driver.skip(leave, REJECTED)
+        if leave:
+            driver.skip(leave, show.REJECTED)
         return driver
 
     if session.deck is not None:
-        return await _play(session, session.deck, plan, policy, live, screen)
-    driver = live()
+        return await _play(session, session.deck, plan, policy, bought, screen)
+    driver = bought()
     if told := session.leaving_note():
         note(told)
     try:
@@ -136,9 +129,9 @@ async def execute(  # noqa: PLR0913 - each by its name
         if found is None:
             raise
     note(f"no API key: answers come from {found.name}, recorded {found.recorded_words}")
-    deck = Deck(found)
+    deck = providers.Deck(found)
     session.insert(deck)
-    return await _play(session, deck, plan, policy, live, screen)
+    return await _play(session, deck, plan, policy, bought, screen)
 
 
 async def _play(
@@ -146,13 +139,13 @@ async def _play(
     deck: Deck,
     plan: Plan,
     policy: Policy,
-    live: Callable[[Match], Driver],
+    buy: Callable[[Match], Driver],
     screen: Screen,
 ) -> Run:
-    playing = lay(deck, plan, policy, live)
+    playing = live.lay(deck, plan, policy, buy)
     if isinstance(playing, RunRecord):
         return _show(session, playing, screen)
-    if isinstance(playing, Player):
+    if isinstance(playing, live.Player):
         return await _run(session, cast("Driver", playing), screen._replace(asker=None))
     bought = sum(result.finished_s is None for result in playing.record.results)
     told = f"{bought} of {len(plan)} agents {'is' if bought == 1 else 'are'} not in {deck.cassette.name}: bought now"
@@ -163,7 +156,7 @@ async def _play(
 
 async def play_forecast(session: Session, run: Run, policy: Policy, *, pace: float, graphic: bool) -> Run:
     """Play a forecast at `pace` of its seconds per real second. It does not become a run of the session."""
-    player = Player(run.record, policy, pace=pace)
+    player = live.Player(run.record, policy, pace=pace)
     async with _shown(session, cast("Driver", player), Screen(graphic, None, bool, None)):
         await player.drive()
     return run
@@ -171,18 +164,18 @@ async def play_forecast(session: Session, run: Run, policy: Policy, *, pace: flo
 
 def recording_beside(plan: DeclaredPlan, folder: Path, *, timeout_s: float) -> Cassette | None:
     # Readers of a shared notebook have its cassette beside it. The requests show if it is the right one.
-    found = [path for ending in (ENDING, TEXT_ENDING) for path in sorted(folder.glob(f"*{ending}"))]
+    endings = record.CASSETTE_ENDING, record.CASSETTE_TEXT_ENDING
+    found = [path for ending in endings for path in sorted(folder.glob(f"*{ending}"))]
     for path in found[:MOST_FILES]:
         with contextlib.suppress(CassetteError, ReplayMiss):
-            cassette = read_cassette(path)
-            if not Deck(cassette).find(plan, timeout_s=timeout_s).missing:
+            cassette = record.read_cassette(path)
+            if not providers.Deck(cassette).find(plan, timeout_s=timeout_s).missing:
                 return cassette
     return None
 
 
 async def _run(session: Session, driver: Driver, screen: Screen) -> Run:
     run = Run(driver.record, driver, history=session.shared.history, prices=driver.prices, session=session.shared)
-    run.forecasts = session.forecasts
     session.running.append(driver)
     desks = [screen.asker] if isinstance(screen.asker, Desk) else []
     session.desks += desks
@@ -202,14 +195,13 @@ async def _run(session: Session, driver: Driver, screen: Screen) -> Run:
 
 def _show(session: Session, record: RunRecord, screen: Screen) -> Run:
     run = Run(record, history=session.shared.history, session=session.shared)
-    run.forecasts = session.forecasts
     session.settle(run)
     if screen.graphic and screen.answer is not None:
-        show_page(answer_page(record, record.plan.index[screen.answer]), graphic=True)
+        show_page(show.answer_page(record, record.plan.index[screen.answer]), graphic=True)
     elif screen.graphic:
         display_bundle(run.bundle(theme=session.theme))
     else:
-        still = terminal_view(run.record)
+        still = show.terminal_view(run.record)
         still.show()
         still.finish()
     return run
@@ -228,22 +220,23 @@ async def _shown(session: Session, driver: Driver, screen: Screen, edit: Edit | 
         ticking.cancel()
         view = await showing
         view.finish()
-        if isinstance(view, LiveView):
+        if isinstance(view, show.live.LiveView):
             session.take_view(view)
 
 
 async def _show_run(driver: Driver, status: LiveStatus, screen: Screen) -> View:
+    await asyncio.sleep(0)  # the first requests leave before
     if not screen.graphic:
-        view = terminal_view(driver.record)
+        view = show.terminal_view(driver.record)
     elif screen.answer is not None:
-        view = AnswerView(driver.record, driver.plan.index[screen.answer], status.arriving)
+        view = show.AnswerView(driver.record, driver.plan.index[screen.answer], status.arriving)
     elif in_output() and is_unwatched(get_ipython()):
-        view = StillView(driver.record, sys.stdout)
+        view = show.StillView(driver.record, sys.stdout)
     else:
-        await asyncio.to_thread(cards_layout, driver.plan)  # remembered; the first time it loads Graphviz
+        await asyncio.to_thread(show.cards_layout, driver.plan)  # remembered; the first time it loads Graphviz
         view = status.view()
     view.show()
-    if isinstance(screen.asker, TerminalAsker) and isinstance(view, TableView):
+    if isinstance(screen.asker, TerminalAsker) and isinstance(view, show.TableView):
         screen.asker.cover(view)
     screen.shown()
     return view
@@ -253,11 +246,11 @@ async def _tick(driver: Driver, showing: asyncio.Task[View], status: LiveStatus,
     tell = say if is_unwatched(get_ipython()) else None  # asked while the cell runs
     view = await asyncio.shield(showing)
     told: Sequence[object] = ()
-    lines = Lines(driver.record)
+    lines = show.Lines(driver.record)
     while True:
         await asyncio.sleep(TICK_S)
         now_s = driver.now()
-        if isinstance(view, LiveView):
+        if isinstance(view, show.live.LiveView):
             view.tick(now_s, status.said(), status.around(now_s))
             view.ask(status.desk.open)
             if not view.watched and (line := lines.due(now_s, status.said())):
@@ -267,7 +260,7 @@ async def _tick(driver: Driver, showing: asyncio.Task[View], status: LiveStatus,
         if (by := driver.alerts.paused_by) and by is not told:
             told = by
             note(
-                f"paused by the alert {listed([*map(str, by)])}: what is under way finishes, nothing else "
+                f"paused by the alert {show.listed([*map(str, by)])}: what is under way finishes, nothing else "
                 f"starts. {screen.goes_on_by}"
             )
 
@@ -318,13 +311,15 @@ class LiveStatus:
         policy = self._policy
         if now_s - self._left_at_s >= self._left_every_s:
             self._left_at_s = now_s
-            self._left_s = remaining(self._driver.record, now_s, self._history, policy.concurrency, REFIT_S)
+            self._left_s = forecast.remaining.remaining(
+                self._driver.record, now_s, self._history, policy.concurrency, REFIT_S
+            )
         if now_s - self._health_at_s >= HEALTH_EVERY_S:
             self._health_at_s = now_s
             self._health = self._driver.health()
         alerts = tuple(map(str, self._driver.alerts.open))
         paused, asked = self._driver.paused, self._driver.asked
-        return Around(policy.concurrency, policy.budget_usd, paused, self._health, self._left_s, alerts, asked)
+        return show.Around(policy.concurrency, policy.budget_usd, paused, self._health, self._left_s, alerts, asked)
 
     def arriving(self, agent: int) -> str:
         stream = self._driver.streams.get(agent)
@@ -332,14 +327,14 @@ class LiveStatus:
 
     def view(self) -> LiveView:
         """Return the live view with its buttons. A click can come on any thread."""
-        controls = Controls(self._driver)
+        controls = live.Controls(self._driver)
 
         def press(verb: str, agent: str | None) -> None:
             do = getattr(controls, verb)
             do() if agent is None else do([agent])
 
         record, decide = self._driver.record, self.desk.answer
-        return make_live_view(record, press, self.arriving, verbs=VERBS, decide=decide, edit=self._edit)
+        return show.make_live_view(record, press, self.arriving, verbs=show.live.VERBS, decide=decide, edit=self._edit)
 
 
 _MOST_NAMED = 5
@@ -357,7 +352,7 @@ def edit_answer(session: Session, run: Run, name: str, text: str) -> str:
     asked = run.edit(name, text, session=shared)
     session.applied.append((f"{name} has the model's answer again", [partial(run.unedit, name, session=shared)]))
     plan = "" if run.plan.name == DEFAULT_PLAN else f" --plan {run.plan.name}"
-    then = f"%agents run{plan} asks again what depends on it: {listed(asked, _MOST_NAMED)}." if asked else ""
+    then = f"%agents run{plan} asks again what depends on it: {show.listed(asked, _MOST_NAMED)}." if asked else ""
     kept = "" if session.keeping.ledger else " The ledger is off: the edit counts for %agents retry, not for a new run."
     return f"Edited: {name}. {then or 'Nothing depends on it.'} %agents undo takes it back.{kept}"
 

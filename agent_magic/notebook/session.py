@@ -560,7 +560,8 @@ class Session:
         self.last, self.planned = run, None
         self.runs = [*self.runs[1 - MOST_RUNS :], run]
         self.shared.settle(run.record)
-        self.forecasts.ran(run.record)
+        run.forecasts = self.forecasts
+        run.forecasts.ran(run.record)
         self.running = [driver for driver in self.running if driver.record is not run.record]
 
     def stale(self, plan: Plan) -> list[str]:

@@ -7,6 +7,7 @@ One table, three readers: `%config` reads the traits, `%agents run` gets an opti
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from traitlets import Bool, Dict, Enum, Float, Int, Unicode
@@ -20,7 +21,7 @@ from agent_magic.notebook.command import argument
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from agent_magic.notebook.command import Argument
 
@@ -136,7 +137,8 @@ class RunOption:
         return "--" + self.name.replace("_", "-")
 
 
-def run_options() -> list[RunOption]:
+@cache
+def run_options() -> Sequence[RunOption]:
     found: list[RunOption] = []
     for name, trait in Settings.class_traits(field=bool).items():
         kind = int if isinstance(trait, Int) else float if isinstance(trait, Float) else str

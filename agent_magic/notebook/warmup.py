@@ -17,7 +17,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from agent_magic import api, show
+from agent_magic import api, forecast, show
 from agent_magic.declare.agent import DEFAULT_MODEL
 from agent_magic.machine import in_browser
 
@@ -30,12 +30,17 @@ EXPECTED = (ImportError, OSError, RuntimeError, ValueError)
 """Errors of a broken installation. The next import raises them again, visible to the user."""
 
 
+def _run() -> None:
+    _ = api.start, api.Run, api.Plan, api.Ledger, forecast.estimate_plan, show.make_live_view
+
+
 def _widgets() -> None:
     importlib.import_module("ipywidgets")
     importlib.import_module("anywidget")
 
 
 LOADERS: Sequence[Callable[[], object]] = (
+    _run,
     lambda: api.Prices().tariff_of(DEFAULT_MODEL),
     _widgets,
     lambda: show.warm_layout(),  # noqa: PLW0108 - `show` loads it only when asked for it

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agent_magic.providers.base import EVERYTHING
     from agent_magic.providers.capabilities import check_request
     from agent_magic.providers.dask.client import Dask
+    from agent_magic.providers.dask.cluster import STREAMS_PER_KERNEL, useful_workers
     from agent_magic.providers.dask.fleet import Fleet
     from agent_magic.providers.dask.serving import serve
     from agent_magic.providers.pool import Pool
@@ -37,6 +38,7 @@ __getattr__ = lazy_names(
         "MessageBatches": "agent_magic.providers.anthropic.batches",
         "Nobody": "agent_magic.providers.recorded",
         "Pool": "agent_magic.providers.pool",
+        "STREAMS_PER_KERNEL": "agent_magic.providers.dask.cluster",
         "as_provider": "agent_magic.providers.anthropic.client",
         "body_text": "agent_magic.providers.anthropic.client",
         "check_request": "agent_magic.providers.capabilities",
@@ -45,5 +47,6 @@ __getattr__ = lazy_names(
         "read_headers": "agent_magic.providers.anthropic.errors",
         "retry_after_s": "agent_magic.providers.responses",
         "serve": "agent_magic.providers.dask.serving",
+        "useful_workers": "agent_magic.providers.dask.cluster",
     },
 )

@@ -9,6 +9,8 @@ from agent_magic.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from agent_magic.record.answer import NOTHING_USED, Answer, Price, Source, Usage
+    from agent_magic.record.cassette.reading import ENDING as CASSETTE_ENDING
+    from agent_magic.record.cassette.reading import TEXT_ENDING as CASSETTE_TEXT_ENDING
     from agent_magic.record.cassette.reading import checked, read_cassette
     from agent_magic.record.cassette.writing import only_hash, write_cassette
     from agent_magic.record.codec import from_json, line_of, to_json
@@ -53,6 +55,8 @@ __getattr__ = lazy_names(
         "AttemptStarted": "agent_magic.record.events",
         "BackoffStarted": "agent_magic.record.events",
         "Busy": "agent_magic.record.ledger.base",
+        "CASSETTE_ENDING": "agent_magic.record.cassette.reading:ENDING",
+        "CASSETTE_TEXT_ENDING": "agent_magic.record.cassette.reading:TEXT_ENDING",
         "CallEnded": "agent_magic.record.events",
         "CallStarted": "agent_magic.record.events",
         "Ceiling": "agent_magic.record.terms",

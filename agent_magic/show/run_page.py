@@ -31,6 +31,7 @@ from agent_magic.declare.plan_json import outline_of, plan_from_dict
 from agent_magic.declare.validation import must_be
 from agent_magic.errors import AgentMagicError
 from agent_magic.forecast.evidence import policy_of, sent_ahead
+from agent_magic.machine import PYODIDE
 from agent_magic.measure.frames import agents_frame
 from agent_magic.providers.recorded import LONGEST_S, Deck
 from agent_magic.record.cassette.reading import ENDING, read_cassette
@@ -59,9 +60,6 @@ if TYPE_CHECKING:
     from agent_magic.record.results import AgentResult, RunRecord
 
 POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-PYODIDE_VERSION: Final = "314.0.7"
-PYODIDE: Final = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE_VERSION}/full/"
-"""Pyodide's own distribution. Source: pyodide.org, "Downloading and deploying"."""
 _PLACE: Final = re.compile(r"(https?://[\w.-]+(:\d+)?/)?[\w./@~%+-]+")
 MOST_LAST: Final = 3
 HARMLESS: Final = " /=:;,()"

@@ -8,7 +8,8 @@ import shutil
 from typing import TYPE_CHECKING
 
 from agent_magic import Plan
-from agent_magic.show.run_page import PYODIDE, Asking, needs_templates, pack_engine, pack_run
+from agent_magic.machine import PYODIDE
+from agent_magic.show.run_page import Asking, needs_templates, pack_engine, pack_run
 from agent_magic.show.theme import built, variables
 
 if TYPE_CHECKING:

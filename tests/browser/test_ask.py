@@ -19,7 +19,7 @@ from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 from agent_magic.api import Run
 from agent_magic.declare import dollars, seconds
-from agent_magic.show.run_page import PYODIDE_VERSION
+from agent_magic.machine import PYODIDE_VERSION
 from tests.browser.test_accessible import RULES
 from tests.lab import FLAGS, PATIENCE_S
 from tests.show.story import finished_run, layered_plan

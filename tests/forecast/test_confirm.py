@@ -9,8 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agent_magic.forecast import Outlay, outlay
-from agent_magic.forecast.estimate.value import confirmation
+from agent_magic.forecast import Outlay, confirmation, outlay
 from agent_magic.show import outlay_line
 
 CASES = {

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 import agent_magic as am
 from agent_magic.declare import Plan as Declared
-from agent_magic.forecast.estimate.value import under_load
+from agent_magic.forecast import under_load
 from agent_magic.notebook import Session
 from agent_magic.notebook.planning import Resumed, _outlay
 from agent_magic.record import History

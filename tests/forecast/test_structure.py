@@ -9,8 +9,7 @@ import pytest
 
 import agent_magic as am
 from agent_magic.api import Ledger, Run
-from agent_magic.forecast import Forecaster, Outlook, rows_of
-from agent_magic.forecast.advice.advice import several_or_one
+from agent_magic.forecast import Forecaster, Outlook, rows_of, several_or_one
 from agent_magic.forecast.advice.structure import awaits_in_loops
 from agent_magic.record import History
 from agent_magic.show import advice_page

@@ -12,7 +12,8 @@ import asyncio
 
 from agent_magic import Policy
 from agent_magic.api import Run
-from agent_magic.forecast.calibration import SWEEP, make_sweep
+from agent_magic.forecast import make_sweep
+from agent_magic.forecast.calibration import SWEEP
 from tests.declare.examples import E3
 from tests.measure.test_path import run_of
 

@@ -188,6 +188,13 @@ def test_a_door_leads_where_its_types_say(module: Module) -> None:
     assert [] == lost
 
 
+@every_module
+def test_a_door_names_nothing_as_a_module_beside_it(module: Module) -> None:
+    """A module that is imported becomes an attribute of its package, in place of what a door lists by that name."""
+    homes = homes_of(module) if module.is_package else {}
+    assert [] == [name for name, home in homes.items() if f"{module.name}.{name}" in MODULES and home[-1] != ":"]
+
+
 def test_tests_enter_by_a_door() -> None:
     """A test imports what a door lists from the door, so a module inside can be moved or split without it."""
     doors = {
@@ -195,6 +202,7 @@ def test_tests_enter_by_a_door() -> None:
         for door in sorted(MODULES.values(), key=lambda one: one.room, reverse=True)  # the front door wins
         for name, home in homes_of(door).items()
         if door.name in {PACKAGE, f"{PACKAGE}.{door.room}"} and door.room != "api" and home.count(".") > 1
+        if home[-1] != ":"  # a module, whose names may be imported from it
     }
     found: list[str] = []
     for path in sorted((ROOT / "tests").rglob("*.py")):

@@ -18,7 +18,7 @@ from agent_magic.api import Ledger
 from agent_magic.declare import asked_apart
 from agent_magic.engine import retry
 from agent_magic.live import Earlier
-from agent_magic.measure.each import answers_frame
+from agent_magic.measure import answers_frame
 from agent_magic.providers.transport import SERVED
 from agent_magic.record import PriceWarning, Usage
 from agent_magic.simulator import inside

@@ -9,7 +9,8 @@ import pytest
 
 from agent_magic import Agent, TokenPrice
 from agent_magic.declare import Plan
-from agent_magic.measure.contexts import contexts_frame, shared_contexts
+from agent_magic.measure import contexts_frame
+from agent_magic.measure.contexts import shared_contexts
 from agent_magic.record import (
     AgentEnded,
     AgentReady,

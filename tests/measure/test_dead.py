@@ -8,7 +8,8 @@ import pytest
 
 import agent_magic as am
 from agent_magic.errors import Overloaded, PlanError, Rejected, UnknownAgent
-from agent_magic.measure.service import ALL_DEAD, DEAD, to_requeue
+from agent_magic.measure import to_requeue
+from agent_magic.measure.service import ALL_DEAD, DEAD
 from tests.live.virtual import Reply, Scripted, drive
 
 PLAN = am.Plan(

@@ -12,7 +12,7 @@ from agent_magic.declare import Plan
 from agent_magic.engine import Key
 from agent_magic.errors import Overloaded
 from agent_magic.forecast import ASSUMED_OUTPUT_TOKENS
-from agent_magic.forecast.estimate.estimate import estimate
+from agent_magic.forecast import estimate_plan as estimate
 from agent_magic.measure import slack_s, summarize
 from agent_magic.measure.metrics import _limited_by, critical_path, judge, total_cost
 from agent_magic.record import Prices, PriceWarning, Request

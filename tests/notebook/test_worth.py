@@ -239,7 +239,7 @@ def test_a_batch_in_memory_is_said(magics, capsys):
     magics.ledger = ":memory:"
     parser = Parser("%agents run", arguments=RUNS["run"].options)
     given = parser.read("--batch --yes")
-    asyncio.run(confirm(magics, given, magics.freeze(given)))
+    asyncio.run(confirm(magics, given, magics.freeze(given), magics.policy(given)))
     assert "note: the ledger is in memory" in capsys.readouterr().out
 
 

@@ -21,9 +21,8 @@ from agent_magic.errors import (
     RateLimited,
     Unreachable,
 )
-from agent_magic.providers import Fleet, Reading, Stream, serve
+from agent_magic.providers import Fleet, Reading, Stream, serve, useful_workers
 from agent_magic.providers.dask import fleet as fleets
-from agent_magic.providers.dask.cluster import useful_workers
 from agent_magic.providers.dask.fleet import LOST_S, SILENT_S, Link, greet
 from agent_magic.providers.dask.serving import (
     CALL_ERRORS,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from agent_magic.show.values import COPY, AnswerView, answer_page
+from agent_magic.show import AnswerView, answer_page
+from agent_magic.show.values import COPY
 from tests.show.story import business_run
 from tests.show.test_pictures import HOSTILE
 from tests.show.test_values import OF_MARKDOWN, Seen, run_of

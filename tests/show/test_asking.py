@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agent_magic import Question
-from agent_magic.show.asking import asked, asked_text, verdict_of
+from agent_magic.show import asked_text
+from agent_magic.show.asking import asked, verdict_of
 
 
 def shown(kind, text):

@@ -13,7 +13,8 @@ from PIL import Image
 
 from agent_magic import Agent, image, text_file
 from agent_magic.declare import Attachment, Plan, TokenRule
-from agent_magic.show.cards import MOST_BYTES, attachments_card, prompt_words, thumbnail, thumbnails, words
+from agent_magic.show import attachments_card, prompt_words
+from agent_magic.show.cards import MOST_BYTES, thumbnail, thumbnails, words
 
 RULE = TokenRule(28, 2576, 4784, (2000, 8000))
 HOSTILE = '"><script>alert(1)</script>'

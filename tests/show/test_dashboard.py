@@ -12,7 +12,8 @@ from agent_magic.errors import Overloaded, RateLimited
 from agent_magic.live import Sample
 from agent_magic.measure.frames import KERNEL
 from agent_magic.record import AttemptEnded, RunRecord
-from agent_magic.show.charts.dashboard import BINS, moments_of, run_dashboard
+from agent_magic.show import run_dashboard
+from agent_magic.show.charts.dashboard import BINS, moments_of
 from tests.live.virtual import Reply, Scripted, drive
 
 AGENTS = am.Plan([am.Agent(f"a{one}", f"p{one}") for one in range(40)], name="forty <agents>")

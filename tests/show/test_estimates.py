@@ -8,8 +8,7 @@ from agent_magic.api import Ledger
 from agent_magic.forecast import outlay
 from agent_magic.live import foresee
 from agent_magic.record import Answer, Past, Usage
-from agent_magic.show import Page, estimate_page, price_line
-from agent_magic.show.estimates import headline
+from agent_magic.show import Page, estimate_page, headline, price_line
 from tests.record.histories import answered
 
 MODEL = "claude-haiku-5-5"

@@ -16,8 +16,7 @@ from agent_magic.declare import Plan
 from agent_magic.errors import Unreachable
 from agent_magic.measure.compare import compared
 from agent_magic.measure.frames import make_frame
-from agent_magic.show import columns_of, frame_text
-from agent_magic.show.frames import frame_bundle
+from agent_magic.show import columns_of, frame_bundle, frame_text
 from agent_magic.show.page import WIDTH
 from tests.live.virtual import Reply, drive
 from tests.show.story import business_run

@@ -11,8 +11,7 @@ import pytest
 from agent_magic.api import Run
 from agent_magic.errors import DeclarationError
 from agent_magic.measure import Setting, Trial
-from agent_magic.show import trial_page
-from agent_magic.show.charts.front import front_chart
+from agent_magic.show import front_chart, trial_page
 from tests.measure.test_trial import CHEAP, GOOD, trial
 from tests.show.story import business_run
 from tests.show.test_charts import frame

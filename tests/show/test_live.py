@@ -12,9 +12,9 @@ import pytest
 
 from agent_magic.engine import Health
 from agent_magic.record import AgentReady, AttemptStarted, Event, RunRecord
-from agent_magic.show import Feed, cards_layout, details_of, make_live_view, sheet_of
+from agent_magic.show import Around, Feed, cards_layout, details_of, make_live_view, sheet_of
 from agent_magic.show.live import VERBS, LiveView
-from agent_magic.show.live.feed import AGAIN, MOST_CHARS, Around
+from agent_magic.show.live.feed import AGAIN, MOST_CHARS
 from tests.show.story import (
     REQUEST,
     business_events,

@@ -6,8 +6,8 @@ from agent_magic import Agent, Policy
 from agent_magic.declare import Plan
 from agent_magic.engine import Budget, Worst
 from agent_magic.record import AgentEnded, RunRecord
-from agent_magic.show import budget_note
-from agent_magic.show.notes import REJECTED, no_items_note, rejected_note
+from agent_magic.show import REJECTED, budget_note
+from agent_magic.show.notes import no_items_note, rejected_note
 from tests.live.virtual import Reply, drive
 
 

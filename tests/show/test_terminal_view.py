@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_magic.measure import summarize
-from agent_magic.show import STATES, LineView, groups_of, one_line, states_of
-from agent_magic.show.terminal import TableView, terminal_view
+from agent_magic.show import STATES, LineView, TableView, groups_of, one_line, states_of, terminal_view
 from tests.show.story import business_plan, business_run, finished_run, layered_plan, record_of
 from tests.show.test_pictures import HOSTILE
 

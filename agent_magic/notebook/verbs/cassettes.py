@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 from IPython.core.error import UsageError
 
 from agent_magic.api.sharing import share
 from agent_magic.declare.units import plural
+from agent_magic.machine import PYODIDE
 from agent_magic.notebook.command import CommandContext, Verb, argument, path_of
 from agent_magic.notebook.files.sharing import beside, holds, notebook_of, stamp_bundle, worth_sharing
 from agent_magic.notebook.front_end import display_bundle, note, say
@@ -18,11 +18,11 @@ from agent_magic.notebook.session import PINNED
 from agent_magic.providers.recorded import Deck
 from agent_magic.record.cassette.reading import read_cassette
 from agent_magic.record.cassette.writing import check_for_secrets, only_hash
-from agent_magic.show.run_page import PYODIDE
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
+    from pathlib import Path
 
 
 _FILE_OPTIONS: Final = (

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from IPython.core.error import UsageError
 
+from agent_magic import forecast, measure, show
 from agent_magic.api import Controls
 from agent_magic.declare.tool import Tool
 from agent_magic.declare.units import plural, seconds
 from agent_magic.errors import Unreachable
-from agent_magic.forecast.evidence import policy_of
-from agent_magic.measure.metrics import summarize
 from agent_magic.notebook.command import OF_PLAN, CommandContext, Parser, Verb, argument, one_of
 from agent_magic.notebook.front_end import can_ask, can_decide, is_kernel, is_unwatched, note, say, show_page
 from agent_magic.notebook.planning import confirm, retry_price, run_pilot, show_plan
@@ -23,9 +22,7 @@ from agent_magic.notebook.running import ANEW, Resumed, execute, recording_besid
 from agent_magic.notebook.settings import policy_options
 from agent_magic.notebook.verbs.results import show_result
 from agent_magic.record.files import shown_home
-from agent_magic.show.notes import budget_note, closing, context_notes, ending_notes, replayed_files_note
 from agent_magic.show.page import Column, Line, Page, Table
-from agent_magic.show.text import run_line
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -65,9 +62,9 @@ RUN_OPTIONS: Final = (
 
 
 async def run_and_tell(
-    ctx: CommandContext, given: Namespace, plan: Plan, resumed: Resumed = ANEW, *, answer: str | None = None
+    ctx: CommandContext, given: Namespace, plan: Plan, policy: Policy, resumed: Resumed, *, answer: str | None = None
 ) -> Run:
-    session, policy, graphic = ctx.session, ctx.policy(given), is_kernel(ctx.shell)
+    session, graphic = ctx.session, is_kernel(ctx.shell)
     front: Any = {"graphic": graphic, "asks": can_decide(ctx.shell) and answer is None, "answer": answer}
     before = None if session.last is None else session.last.record
     if answer is None and resumed.run is None and not given.fresh and session.asks_mock_again(plan):
@@ -75,7 +72,7 @@ async def run_and_tell(
     run = await execute(session, plan, policy, fresh=given.fresh, resumed=resumed, **front)
     session.just_shown = run
     if is_unwatched(ctx.shell) and answer is None:
-        say(run_line(run.record))  # a log keeps the first picture as a line, not the last one
+        say(show.run_line(run.record))  # a log keeps the first picture as a line, not the last one
     tell_end(ctx, run, policy, before, closes=answer is None or not run.ok)
     return run
 
@@ -85,13 +82,13 @@ def tell_end(
 ) -> None:
     """Print the notes that a finished run's picture does not show, and the next step."""
     session, graphic = ctx.session, is_kernel(ctx.shell)
-    policy = policy or policy_of(run.record)[0]
+    policy = policy or forecast.policy_of(run.record)[0]
     notes = [
-        summarize(run.record).why if graphic and not is_unwatched(ctx.shell) else "",  # the line has it already
-        *ending_notes(run.record, policy),
-        budget_note(run.record, policy),
-        replayed_files_note(run.record),
-        *context_notes(run.record, run.prices),
+        measure.summarize(run.record).why if graphic and not is_unwatched(ctx.shell) else "",  # the line has it already
+        *show.ending_notes(run.record, policy),
+        show.budget_note(run.record, policy),
+        show.replayed_files_note(run.record),
+        *show.context_notes(run.record, run.prices),
         *session.keeping.take_notes(),
         *session.shared.client.take_notes(),
         _recording_note(session, run, policy),
@@ -100,7 +97,7 @@ def tell_end(
         note(text)
     if closes and (graphic or sys.stdout.isatty() or not run.ok):  # a log of what went well ends with a line
         price = "" if run.ok else retry_price(session, run, policy)
-        show_page(closing(run.record, price, before, run.prices), graphic=graphic)
+        show_page(show.closing(run.record, price, before, run.prices), graphic=graphic)
 
 
 def _recording_note(session: Session, run: Run, policy: Policy) -> str:
@@ -124,8 +121,9 @@ async def _plan(ctx: CommandContext, given: Namespace) -> Estimate:
 async def _run(ctx: CommandContext, given: Namespace) -> Run:
     plan = ctx.freeze(given)
     resumed = ANEW if given.fresh else Resumed(ctx.session.unfinished(plan))
-    await confirm(ctx, given, plan, resumed)
-    return await run_and_tell(ctx, given, plan, resumed)
+    policy = ctx.policy(given)
+    await confirm(ctx, given, plan, policy, resumed)
+    return await run_and_tell(ctx, given, plan, policy, resumed)
 
 
 async def ask_at_once(ctx: CommandContext, name: str, plan_name: str) -> None:
@@ -136,9 +134,11 @@ async def ask_at_once(ctx: CommandContext, name: str, plan_name: str) -> None:
     given = parser.read(f"{name} --plan {plan_name}")
     plan = ctx.freeze(given)
     resumed = Resumed(ctx.session.unfinished(plan))
-    await confirm(ctx, given, plan, resumed)
+    policy = ctx.policy(given)
+    await confirm(ctx, given, plan, policy, resumed)
     alone = name in plan.index and not needs_person(plan)
-    run = await run_and_tell(ctx, given, plan, resumed, answer=name if alone and is_kernel(ctx.shell) else None)
+    answer = name if alone and is_kernel(ctx.shell) else None
+    run = await run_and_tell(ctx, given, plan, policy, resumed, answer=answer)
     if not alone or not is_kernel(ctx.shell):
         show_result(run, name, markdown=is_kernel(ctx.shell))
 
@@ -159,10 +159,11 @@ async def _start(ctx: CommandContext, given: Namespace) -> None:
         raise UsageError("A background run is under way. %agents wait waits for it, %agents stop ends it.")
     plan = ctx.freeze(given)
     resumed = ANEW if given.fresh else Resumed(session.unfinished(plan))
-    await confirm(ctx, given, plan, resumed)
+    policy = ctx.policy(given)
+    await confirm(ctx, given, plan, policy, resumed)
     shown = asyncio.Event()
     front: Any = {"graphic": True, "asks": can_ask(ctx.shell), "shown": shown.set}
-    work = execute(session, plan, ctx.policy(given), fresh=given.fresh, resumed=resumed, **front)
+    work = execute(session, plan, policy, fresh=given.fresh, resumed=resumed, **front)
     task = session.background = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(_report)
     task.add_done_callback(lambda _: shown.set())

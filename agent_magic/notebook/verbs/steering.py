@@ -168,16 +168,16 @@ async def run_again(
     """Run agents of a run again: these, or all without success, except rejected ones."""
     plan = _plan_of(ctx, given, last)
     leave = [] if again is not None or given.fresh else _rejected(ctx, plan, last)
-    resumed = Resumed(last, again, leave)
+    resumed, policy = Resumed(last, again, leave), ctx.policy(given)
     _take_back(ctx, last, again or ())
     if (said := whose(ctx.session, last)) and not prices:
         note(said)
-    if prices and (left := left_line(ctx.session, plan, ctx.policy(given), resumed, fresh=given.fresh)):
+    if prices and (left := left_line(ctx.session, plan, policy, resumed, fresh=given.fresh)):
         say(f"What is left: {left}.")
-    await confirm(ctx, given, plan, resumed)
+    await confirm(ctx, given, plan, policy, resumed)
     if leave:
         note(rejected_note(leave))
-    return await run_and_tell(ctx, given, plan, resumed)
+    return await run_and_tell(ctx, given, plan, policy, resumed)
 
 
 def _rejected(ctx: CommandContext, plan: Plan, last: Run) -> list[str]:
