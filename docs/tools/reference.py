@@ -299,7 +299,7 @@ class Meanings:
         for kind in MEANT:
             for one in docstring_parser.parse(inspect.getdoc(kind) or "").params:
                 found.setdefault(one.arg_name, " ".join((one.description or "").split()))
-            for name, value in vars(kind).items():
+            for name, value in inspect.getmembers(kind):
                 if isinstance(value, property) and value.__doc__:
                     found.setdefault(name, value.__doc__.strip().partition("\n")[0])
         return {**found, **SAID}
