@@ -149,7 +149,8 @@ def _reading_heads_apart(session: ClientSession) -> ClientSession:
                 data = data[end:]
             super().data_received(data)
 
-    session._max_field_size = MOST_HEADER  # noqa: SLF001 - the transport creates the session
+    made_by_transport: Any = session
+    made_by_transport._max_field_size = MOST_HEADER  # noqa: SLF001 - no argument of the transport says it
     connector: Any = session.connector
     if isinstance(made := getattr(connector, "_factory", None), functools.partial):
         connector._factory = functools.partial(Handler, **made.keywords)  # noqa: SLF001 - no public way to parse

@@ -321,6 +321,31 @@ def test_what_a_server_gives_up_is_no_answer(reason):
     assert f"abandoned the answer ({reason})" in str(record["a"].error)
 
 
+PARTS = {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 50}
+WRITES = {
+    "both": ({"cache_creation_input_tokens": 150, "cache_creation": PARTS}, 150, 50),
+    "the parts alone": ({"cache_creation": PARTS}, 150, 50),
+    "one part alone": ({"cache_creation": {"ephemeral_5m_input_tokens": 100}}, 100, 0),
+    "the sum alone": ({"cache_creation_input_tokens": 150, "cache_creation": None}, 150, 0),
+    "parts that are none": ({"cache_creation": {"ephemeral_5m_input_tokens": "x"}}, None, 0),
+    "more in a part than in all": ({"cache_creation_input_tokens": 20, "cache_creation": PARTS}, 20, 20),
+}
+
+
+@pytest.mark.parametrize(("usage", "written", "long"), WRITES.values(), ids=WRITES)
+def test_what_is_written_to_the_cache_is_counted_wherever_it_is_told(usage, written, long):
+    """By its sum, or by its parts where a server tells no sum: it costs more than other input."""
+    start = start_with(usage={"input_tokens": 10, "output_tokens": 1, **usage})
+    record, _ = meet(reply(start + OPEN + TEXT + REASON + STOP))
+    found = record["a"].usage
+    assert (10, written, long, True) == (
+        found.input_tokens,
+        found.cache_write_tokens,
+        found.cache_write_1h_tokens,
+        found.is_final,
+    )
+
+
 @pytest.mark.parametrize(("later", "final"), [(0, True), (10, True), (7, False), (12, True)])
 def test_an_input_that_falls_is_not_settled(later, final):
     """The larger count stays, marked as an estimate: either may be billed. 0 is no count, and counts may rise."""

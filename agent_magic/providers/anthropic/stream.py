@@ -38,7 +38,7 @@ from agent_magic.providers.responses import (
     with_own_ids,
     word,
 )
-from agent_magic.record.answer import CUT, PAUSED, TOOL_USE, TURNS, Answer, Citation, Usage
+from agent_magic.record.answer import CUT, PAUSED, TOOL_USE, TURNS, Answer, Citation, Usage, total_tokens
 from agent_magic.record.results import REFUSED
 
 if TYPE_CHECKING:
@@ -446,9 +446,11 @@ def _count(said: Any, before: int | None, most: int = MOST_TOKENS) -> int | None
 def _usage(now: Any, before: Usage, most_output: int) -> Usage:
     """Read cumulative counts; omitted ones keep their value."""
     known = fields_of(now).get
-    long = fields_of(known("cache_creation")).get("ephemeral_1h_input_tokens")
+    parts = [fields_of(known("cache_creation")).get(f"ephemeral_{ttl}_input_tokens") for ttl in ("5m", "1h")]
+    long = parts[1]
     searches = fields_of(known("server_tool_use")).get("web_search_requests")
-    written = _count(known("cache_creation_input_tokens"), before.cache_write_tokens)
+    whole = total_tokens(map(count_of, parts))  # some servers tell the parts alone
+    written = _count(known("cache_creation_input_tokens"), _count(whole, before.cache_write_tokens))
     made = _count(known("output_tokens"), before.output_tokens, most_output)
     found = Usage(
         _count(known("input_tokens"), before.input_tokens),
