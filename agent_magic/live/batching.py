@@ -21,6 +21,7 @@ get the kernel back in the evening.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,14 +38,14 @@ from agent_magic.errors import (
     did_you_mean,
 )
 from agent_magic.live.buying import PASSED_ON
-from agent_magic.providers.base import no_batches
+from agent_magic.providers.base import BatchItem, no_batches
 from agent_magic.record.ledger.batches import CREATION_S, name_of
 from agent_magic.record.ledger.lease import SKEW_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 
-    from agent_magic.providers.base import Batches, BatchItem, BatchState, Provider, Stream
+    from agent_magic.providers.base import Batches, BatchState, Provider, Stream
     from agent_magic.record.answer import Answer
     from agent_magic.record.ledger.base import Ledger
     from agent_magic.record.ledger.batches import BatchBook, KeptBatch
@@ -64,7 +65,7 @@ FINISH_S = 10.0
 """Seconds that a stop waits for the id of a batch under creation."""
 READS = 5
 """How often results with missing lines are read."""
-SERVER_ERROR = 500
+TOO_MANY, SERVER_ERROR = 429, 500
 
 
 @dataclass(slots=True, eq=False)
@@ -89,7 +90,9 @@ class _Watched:
     look_s: float | None = None
     given_up: bool = False  # cancelled by this run, to send the rest live
     others: set[str] = field(default_factory=set[str])  # batches that were mistaken for it
-    unread: Unreadable | None = None  # why the answer to its creation could not be read
+    failed: CallError | None = None  # its creation, which may have arrived
+    never_created: bool = False
+    why: str = ""  # the latest reading of its results failed
 
 
 class Waiting(NamedTuple):
@@ -221,9 +224,12 @@ class Batcher:
         except CallError as error:
             if not _may_have_arrived(error):
                 self._book.over(batch.row, "refused")
-                _fail(items, error)
+                status = TOO_MANY if isinstance(error, RateLimited) else getattr(error, "status", None)
+                for one in items:  # the status says that nothing is billed
+                    if not one.reply.done():
+                        one.reply.set_result(BatchItem(one.name, error=error, status=status))
                 return
-            batch.unread = error if isinstance(error, Unreadable) else None
+            batch.failed = error
         else:
             self._book.sent(batch.row, state.id)
             batch.id, batch.look_s = state.id, state.ask_again_s
@@ -246,8 +252,8 @@ class Batcher:
                 return
             self._book.over(batch.row, "refused")
             self._watched.pop(batch.row, None)
-            if batch.unread is not None:  # the answer is not the API's: more batches would get none either
-                raise batch.unread
+            if batch.never_created and batch.failed is not None:  # the retry policy decides
+                raise _uncreated(batch.failed)
             _look_again(batch.waiting.values())
         except CallError as error:
             self._watched.pop(batch.row, None)
@@ -262,7 +268,7 @@ class Batcher:
             if state is None:
                 return True
             found = await self._read(batch)
-            if not found or found.keys() & batch.names:
+            if not batch.guessed or not found or found.keys() & batch.names:
                 if found and batch.guessed:  # only now: another batch of this size may be looking for it too
                     self._book.sent(batch.row, batch.id or "")
                 await self._collect(batch, state, found)
@@ -313,6 +319,7 @@ class Batcher:
                     batch.id, batch.found, batch.guessed = fit.id, True, True
                     return True
                 if settled:
+                    batch.never_created = True
                     return False
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, FIRST_LOOK_S)
@@ -377,6 +384,7 @@ class Batcher:
                     found[one.id] = one
             except CallError as error:
                 _raise_refusal(error)
+                batch.why = str(error).rstrip(".")
             if found.keys() >= batch.names or (found and not found.keys() & batch.names):  # all of it, or another's
                 break
         return found
@@ -399,10 +407,14 @@ class Batcher:
             else:
                 item.reply.set_result(one)
         lost = [item for item in batch.waiting.values() if item.name not in found]
-        why = f"The results of the batch {batch.id} lack this request. The next run reads them again."
+        why = f"The results of the batch {batch.id} lack this request"
+        if not found and batch.why:
+            why = f"The results of the batch {batch.id} cannot be read: {batch.why}"
+        why = f"{why}. The next run reads them again."
         _fail(lost, NotInBatch(why, again=False, billed=True))
         if not lost and found.keys() >= batch.names:  # else the next to look reads them again
             took_s = None if state.cancelling or state.ended_at is None else state.ended_at - state.created_at
+            took_s = None if took_s is None or math.isnan(took_s) else took_s
             self._over[batch.row] = _Over(batch.row, batch.planned_at, answered, took_s)
         _look_again(again)
 
@@ -430,6 +442,12 @@ def _unanswered(batch: _Watched, *, cancelled: bool) -> NotInBatch:
     if batch.given_up:
         return NotInBatch(f"The batch {batch.id} took too long for the deadline, and was cancelled.")
     return NotInBatch(f"The batch {batch.id} was cancelled before this request. It is not billed.", again=False)
+
+
+def _uncreated(error: CallError) -> CallError:
+    if isinstance(error, Unreadable):  # the reply is not the API's: it may have been a batch
+        return error
+    return NotInBatch(f"The batch was not created: {error}")
 
 
 def _look_again(items: Iterable[_Item]) -> None:

@@ -187,7 +187,7 @@ def test_the_ledger_is_asked_again_before_a_batch_is_created_again() -> None:
     live = Process(30.0, am.Policy(seed=1), fresh=True)
     world = play(ONE, [[Process(), live]], [Fate("gone")], answer)
     assert (1, 0) == (len(world.server.bought), len(world.server.sent))
-    assert ["ledger"] == [attempt.source for attempt in world.ended[0].record.results[0].attempts]
+    assert [None, "ledger"] == [attempt.source for attempt in world.ended[0].record.results[0].attempts]
 
 
 def test_a_batch_whose_upload_took_long_is_looked_for_as_long() -> None:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
 
 import agent_magic as am
-from agent_magic.errors import PlanError
+from agent_magic.engine import retry
+from agent_magic.errors import PlanError, Unreadable
 from agent_magic.live import batching
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 MESSAGE = {"type": "message", "stop_reason": "end_turn", "usage": {"input_tokens": 3, "output_tokens": 2}}
 
@@ -188,6 +189,129 @@ def test_a_creation_without_a_reply_is_found(monkeypatch: pytest.MonkeyPatch):
     run = drive(server)
     assert run.ok
     assert 1 == len(server.names)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long for what is not there."""
+    monkeypatch.setattr(batching, "SETTLED_S", 0.1)
+    monkeypatch.setattr(batching, "LAST_LOOK_S", 0.02)
+    monkeypatch.setattr(batching, "FIRST_LOOK_S", 0.02)
+    monkeypatch.setattr(batching, "GATHER_S", 0.05)
+    monkeypatch.setattr(retry, "FIRST_BACKOFF_S", 0.001)
+
+
+class Said(Odd):
+    """A server whose fields of a batch, and whose lines of its results, are others."""
+
+    def __init__(self, line: Callable[[str], dict[str, object]] | None = None, **fields: object) -> None:
+        super().__init__()
+        self.line, self.fields = line, fields
+
+    def routes(self) -> list[web.RouteDef]:
+        """Answer the documented address of results, too."""
+        return [*super().routes(), web.get("/v1/messages/batches/{id}/results", self.results)]
+
+    def batch(self, number: int) -> dict[str, object]:
+        """A batch with other fields."""
+        return {**super().batch(number), **self.fields}
+
+    async def results(self, request: web.Request) -> web.Response:
+        """Results with other lines."""
+        if self.line is None:
+            return await super().results(request)
+        return web.Response(text="\n".join(json.dumps(self.line(one)) for one in self.names[0]))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"created_at": one} for one in (None, "yesterday", 5)),
+        *({"ended_at": one} for one in (None, "now")),
+        *({"request_counts": one} for one in ({"succeeded": 3.0}, {"succeeded": "3"}, [3])),
+        *({"results_url": one} for one in (None, "", 7, "http://127.0.0.1:9/results", "//127.0.0.1:9/results")),
+    ],
+    ids=repr,
+)
+def test_a_batch_is_read_whatever_its_fields_say(fields: dict[str, Any]):
+    """Its id and its end are enough. Results are read from the server that has the key, wherever it says they are."""
+    run = drive(Said(**fields))
+    assert [(one.name, 1) for one in run.record.plan.agents] == [
+        (one.name, len(one.attempts)) for one in run.record.results
+    ]
+    assert run.ok
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("result", [None, {}, {"type": "wow"}, {"type": None}, []], ids=repr)
+def test_a_result_of_no_kind_may_be_billed(result: object):
+    """Nobody says that it was not: its cost is unknown, never nothing."""
+    run = drive(Said(lambda name: {"custom_id": name, "result": result}))
+    assert ["failed"] * 3 == [one.status for one in run.record.results]
+    assert [None] * 3 == [one.cost_usd for one in run.record.results]
+
+
+@pytest.mark.usefixtures("quick")
+def test_results_under_other_names_are_not_bought_again():
+    """The batch is ours, as its creation said: it is billed, and another one would be, too."""
+    server = Said(lambda name: {"custom_id": name.upper(), "result": {"type": "succeeded", "message": said(name)}})
+    run = drive(server)
+    assert (1, 1) == (server.asked, len(server.names))
+    assert all("lack this request" in str(one.error) for one in run.record.results)
+    assert [None] * 3 == [one.cost_usd for one in run.record.results]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("status", "creations"), [(500, 3), (502, 3), (529, 3), (400, 1), (413, 1)])
+def test_a_batch_that_cannot_be_created_costs_nothing_and_is_tried_by_policy(status: int, creations: int):
+    """Where it is not on the list of batches it was never created; the error is told."""
+
+    class Refusing(Odd):
+        async def create(self, request: web.Request) -> web.Response:
+            self.asked += 1
+            return web.json_response({"error": {"message": "the words"}}, status=status)
+
+    run = drive(server := Refusing())
+    assert creations == server.asked
+    assert all("the words" in str(one.error) for one in run.record.results)
+    assert [0.0] * 3 == [one.cost_usd for one in run.record.results]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_list_of_batches_without_an_end_is_left():
+    """A server that ignores the page it is asked for sends the first one for ever."""
+
+    class Endless(Odd):
+        async def recent(self, _request: web.Request) -> web.Response:
+            batch = {**super().batch(-1), "id": "old"} if self.names else {}
+            data = [{"id": "old", "processing_status": "ended", "created_at": "2100-01-01T00:00:00Z", **batch}]
+            return web.json_response({"data": data, "has_more": True, "first_id": "old", "last_id": "old"})
+
+    assert drive(Endless()).ok
+
+
+@pytest.mark.usefixtures("quick")
+def test_results_that_cannot_be_read_say_why():
+    """The batch is billed, and stays open for the next run."""
+
+    class Failing(Odd):
+        async def results(self, request: web.Request) -> web.Response:
+            return web.json_response({"error": {"message": "the words"}}, status=500)
+
+    run = drive(Failing())
+    assert all("cannot be read: the words (500)" in str(one.error) for one in run.record.results)
+
+
+def test_a_page_in_place_of_a_list_is_told_in_words():
+    """No error of the SDK's own reaches a person."""
+
+    class Page(Odd):
+        async def recent(self, _request: web.Request) -> web.Response:
+            return web.Response(text="<html>Sign in</html>", content_type="text/html")
+
+    with pytest.raises(Unreadable, match="Check base_url"):
+        drive(Page())
 
 
 def test_a_server_without_batches():

@@ -7,16 +7,21 @@ end between two lines, so readers must count. Source: the vendor's pages on mess
 from __future__ import annotations
 
 import json
+import math
+from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from agent_magic.errors import CallError, Overloaded, RateLimited, Rejected, Unreadable
 from agent_magic.providers.anthropic.errors import STATUS_OF_TYPE, AsCallErrors
-from agent_magic.providers.anthropic.stream import answer_of
+from agent_magic.providers.anthropic.stream import answer_of, named_stream
 from agent_magic.providers.base import BatchItem, BatchState
 from agent_magic.providers.responses import (
     SIMULATED_HEADER,
     TOO_MANY,
+    count_of,
     excerpt,
     fields_of,
     is_worth_repeating,
@@ -25,7 +30,7 @@ from agent_magic.providers.responses import (
 from agent_magic.providers.transport import bounding_errors
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 
     from anthropic import AsyncAnthropic
     from anthropic.types.messages import MessageBatch
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from agent_magic.record.request import Request
 
 NOT_FOUND = 404
+UNANSWERED = frozenset({"canceled", "expired"})
 PAGE = 100
 TIMEOUT_S = 600.0
 
@@ -50,14 +56,14 @@ class MessageBatches:
     async def create(self, requests: Mapping[str, Request]) -> BatchState:
         asked: Any = [{"custom_id": name, "params": self._body(one)} for name, one in requests.items()]
         sdk = self._sdk()
-        with AsCallErrors(None, sdk), bounding_errors(sdk):
+        with _asking(sdk):
             raw = await sdk.messages.batches.with_raw_response.create(requests=asked, timeout=TIMEOUT_S)
             return _state(await raw.parse())._replace(ask_again_s=retry_after_s(raw.headers))
 
     async def state(self, batch: str) -> BatchState | None:
         sdk = self._sdk()
         try:
-            with AsCallErrors(None, sdk), bounding_errors(sdk):
+            with _asking(sdk):
                 raw = await sdk.messages.batches.with_raw_response.retrieve(batch)
                 return _state(await raw.parse())._replace(ask_again_s=retry_after_s(raw.headers))
         except Rejected as error:
@@ -66,31 +72,53 @@ class MessageBatches:
             return None
 
     async def recent(self, since: float) -> Sequence[BatchState]:
-        sdk, found = self._sdk(), list[BatchState]()
-        with AsCallErrors(None, sdk), bounding_errors(sdk):
+        sdk, found = self._sdk(), dict[str, BatchState]()
+        with _asking(sdk):
             async for one in sdk.messages.batches.list(limit=PAGE):  # the newest first
                 state = _state(one)
-                if state.created_at < since:
+                if state.created_at < since or state.id in found:  # some servers have no second page
                     break
-                found.append(state)
-        return found
+                found[state.id] = state
+        return [*found.values()]
 
     async def items(self, batch: str) -> AsyncIterator[BatchItem]:
         sdk = self._sdk()
+        with _asking(sdk):
+            where = _results_of(await sdk.messages.batches.retrieve(batch), batch, str(sdk.base_url))
+            options: Any = {"headers": {"Accept": "application/binary"}}
+            read = await sdk.get(where, cast_to=object, options=options, stream=True, stream_cls=named_stream())
         with AsCallErrors(None, sdk):
-            with bounding_errors(sdk):
-                lines = await sdk.messages.batches.results(batch)
-            simulated = SIMULATED_HEADER in lines.http_response.headers
+            simulated = SIMULATED_HEADER in read.response.headers
             try:
-                async for line in _lines(lines.http_response.aiter_bytes()):
+                async for line in _lines(read.response.aiter_bytes()):
                     yield _item(line, batch, simulated=simulated)._replace(simulated=simulated)
             finally:
-                await lines.close()
+                await read.close()
 
     async def cancel(self, batch: str) -> None:
         sdk = self._sdk()
-        with AsCallErrors(None, sdk), bounding_errors(sdk):
+        with _asking(sdk):
             await sdk.messages.batches.cancel(batch)
+
+
+@contextmanager
+def _asking(sdk: AsyncAnthropic) -> Generator[None]:
+    with AsCallErrors(None, sdk), bounding_errors(sdk):
+        try:
+            yield
+        except (AttributeError, TypeError):  # the SDK does not check what it reads
+            raise Unreadable("The reply is not the API's. Check base_url (ANTHROPIC_BASE_URL).") from None
+
+
+def _results_of(said: MessageBatch, batch: str, base_url: str) -> str:
+    """Return the address of results, at the server that was asked.
+
+    A gateway may pass on the address of the server behind it, or none. The key belongs to neither.
+    """
+    told: Any = said.results_url
+    parts = urlsplit(told if isinstance(told, str) else "")
+    is_here = parts.path != "" and parts[:2] in {("", ""), urlsplit(base_url)[:2]}
+    return told if is_here else f"/v1/messages/batches/{batch}/results"
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
@@ -113,18 +141,24 @@ def _read(line: bytes) -> dict[str, Any]:
 
 
 def _state(said: MessageBatch) -> BatchState:
-    try:
-        ended = said.processing_status == "ended"
-        counts = fields_of(said.to_dict(mode="json", warnings=False).get("request_counts")).values()
-        return BatchState(
-            said.id,
-            sum(one for one in counts if isinstance(one, int)),
-            said.created_at.timestamp(),
-            (said.ended_at or said.created_at).timestamp() if ended else None,
-            said.cancel_initiated_at is not None or said.processing_status == "canceling",
-        )
-    except (AttributeError, TypeError) as error:  # the SDK does not check fields
-        raise Unreadable(f"The server's batch is not the API's: {excerpt(error)}.") from None
+    """Read a batch: one with an id can be found again, whatever else is missing."""
+    id_: Any = getattr(said, "id", None)
+    if not isinstance(id_, str) or not id_:
+        raise Unreadable("The server's batch has no id. Check base_url (ANTHROPIC_BASE_URL).")
+    ended = said.processing_status == "ended"
+    counts = fields_of(said.to_dict(mode="json", warnings=False).get("request_counts")).values()
+    created_at = _seconds_of(said.created_at, math.nan)
+    return BatchState(
+        id_,
+        sum(count_of(one) or 0 for one in counts),
+        created_at,
+        _seconds_of(said.ended_at, created_at) if ended else None,
+        said.cancel_initiated_at is not None or said.processing_status == "canceling",
+    )
+
+
+def _seconds_of(said: Any, otherwise: float) -> float:
+    return said.timestamp() if isinstance(said, datetime) else otherwise
 
 
 def _item(line: dict[str, Any], batch: str, *, simulated: bool) -> BatchItem:
@@ -139,6 +173,9 @@ def _item(line: dict[str, Any], batch: str, *, simulated: bool) -> BatchItem:
             return BatchItem(name, error=error)
     if kind == "errored":
         return _errored(name, fields_of(result.get("error")))
+    if kind not in UNANSWERED:  # it may be billed
+        shown = excerpt(json.dumps(line.get("result"), ensure_ascii=False))
+        return BatchItem(name, error=Unreadable(f"A result of the batch is not the API's: {shown}."))
     return BatchItem(name, cancelled=kind == "canceled")
 
 
