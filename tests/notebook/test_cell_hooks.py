@@ -17,7 +17,6 @@ def shell() -> Iterator[Any]:
     """A shell with the extension loaded."""
     InteractiveShell.clear_instance()
     made: Any = InteractiveShell.instance()
-    made.history_manager.enabled = False
     load(made)
     yield made
     unload(made)

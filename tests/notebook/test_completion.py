@@ -167,7 +167,6 @@ def shell() -> Iterator[Any]:
     """A shell of its own, without a history file."""
     InteractiveShell.clear_instance()
     made: Any = InteractiveShell.instance()
-    made.history_manager.enabled = False
     made.init_completer()
     yield made
     unload(made)

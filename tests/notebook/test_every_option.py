@@ -65,7 +65,6 @@ def shell(tmp_path, monkeypatch) -> Iterator[Any]:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     InteractiveShell.clear_instance()
     made: Any = InteractiveShell.instance()
-    made.history_manager.enabled = False
     yield made
     unload(made)
     InteractiveShell.clear_instance()

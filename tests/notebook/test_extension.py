@@ -16,7 +16,6 @@ def shell() -> Iterator[Any]:
     """A shell of its own, without a history file."""
     InteractiveShell.clear_instance()
     made: Any = InteractiveShell.instance()
-    made.history_manager.enabled = False
     yield made
     unload(made)
     InteractiveShell.clear_instance()

@@ -31,7 +31,6 @@ def shell(tmp_path, monkeypatch) -> Iterator[Any]:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     InteractiveShell.clear_instance()
     made: Any = InteractiveShell.instance()
-    made.history_manager.enabled = False
     made.run_cell("%load_ext agent_magic")
     yield made
     unload(made)

@@ -18,7 +18,6 @@ def kernel() -> Iterator[Any]:
     """A kernel whose shell has the extension, and whose own help says its name."""
     InteractiveShell.clear_instance()
     shell: Any = InteractiveShell.instance()
-    shell.history_manager.enabled = False
     made = SimpleNamespace(do_inspect=lambda code, cursor_pos, detail_level=0: {"data": {"text/plain": "IPython"}})
     shell.kernel = made
     load(shell)
