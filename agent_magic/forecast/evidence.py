@@ -12,6 +12,7 @@ from agent_magic.declare.answers.schema import told_by
 from agent_magic.declare.content import tokens_of
 from agent_magic.declare.flow import CONDITION, SKIPPED
 from agent_magic.declare.race import BEATEN
+from agent_magic.declare.units import plural
 from agent_magic.engine.admission.prefix import context_tokens
 from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.engine.policy import Policy, batching_of, policy_from
@@ -545,8 +546,7 @@ class Speeds:
     def of(self, model: str) -> tuple[Timing, Basis, str]:
         known = self._known.get(model)
         if known is not None:
-            answers = "1 earlier answer" if known.answers == 1 else f"{known.answers} earlier answers"
-            return known, "ledger", f"{model}: speed of {answers}"
+            return known, "ledger", f"{model}: speed of {plural(known.answers, 'earlier answer')}"
         assumed = speed_of(model)
         if assumed is not None:
             words = f"{model}: speed of the {assumed.family} family in {SPEEDS_FROM}"
@@ -563,8 +563,7 @@ class Speeds:
     def change(self, old: str, new: str) -> tuple[float, float, Timing, Basis, str]:
         before, after = self._known.get(old), self._known.get(new)
         if before is not None and after is not None:
-            answers = "1 earlier answer" if after.answers == 1 else f"{after.answers} earlier answers"
-            words = f"{new}: speed of {answers}"
+            words = f"{new}: speed of {plural(after.answers, 'earlier answer')}"
             first = after.ttft_s / before.ttft_s if before.ttft_s > 0 else 1.0
             return first, after.pace / before.pace, after, "ledger", words
         was, will = speed_of(old), speed_of(new)

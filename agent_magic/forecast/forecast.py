@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.dag import Dag, build_dag
+from agent_magic.declare.each import group_of
 from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.units import plural, seconds
 from agent_magic.engine.admission.pool import Key
@@ -624,7 +625,7 @@ class _Deciding:
 
     def _tell(self, step: int, now: Left | None, *, decided: bool) -> None:
         agent = self._plan.agents[step]
-        name = agent.name if agent.part is None else agent.part.group
+        name = group_of(agent)
         if now is not None:
             self._words[f"{name}: left out then ({now.why})"] = None
             return

@@ -21,7 +21,7 @@ from agent_magic.forecast.evidence import OTHERS, facts_of
 from agent_magic.forecast.forecast import Forecaster, Scenario
 from agent_magic.forecast.provider import Outage
 from agent_magic.measure.frames import make_frame
-from agent_magic.measure.metrics import summarize, with_speedup
+from agent_magic.measure.metrics import ratio, summarize, with_speedup
 from agent_magic.record.prices import Prices, checked_prices, listed_models, near_model
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def nearby(record: RunRecord, models: Sequence[str]) -> dict[str, Any]:
     # Models are left out for more than 300 steps, since each scenario takes time.
     most = len(record.plan)
     small = most <= _MOST_COMPARED
-    used = {models_text(step, one.model) for step, one in zip(record.plan.agents, record.results, strict=True)}
+    used = {models_text(step, one.model) for step, one in record.steps}
     return {
         "model": [None, *(model for model in models if {model} != used)] if small else [None],
         "concurrency": [number for number in ((1, 2, 4, 8, 16) if small else (1, 4, 16)) if number <= most] or [1],
@@ -134,7 +134,7 @@ def nearby(record: RunRecord, models: Sequence[str]) -> dict[str, Any]:
 
 
 def recorded_models(record: RunRecord, apart: Container[str] = ()) -> str:
-    steps = zip(record.plan.agents, record.results, strict=True)
+    steps = record.steps
     return ", ".join(
         sorted({models_text(step, one.model) for step, one in steps if one.model and one.name not in apart})
     )
@@ -610,7 +610,7 @@ def _simulated(record: RunRecord) -> OneByOne | None:
     pairs = list(zip(_ends_s(slow.record), _ends_s(record), strict=True))
     return OneByOne(
         slow.wall_s,
-        tuple(slow_s / fast_s if slow_s is not None and fast_s else None for slow_s, fast_s in pairs),
+        tuple(ratio(slow_s, fast_s) for slow_s, fast_s in pairs),
         tuple(slow_s - fast_s if slow_s is not None and fast_s else None for slow_s, fast_s in pairs),
     )
 

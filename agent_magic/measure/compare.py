@@ -59,10 +59,7 @@ def compared(a: RunRecord, b: RunRecord) -> pd.DataFrame:
 def differences(a: RunRecord, b: RunRecord) -> list[dict[str, Any]]:
     """Return the rows of `compared` without `(all)`, as plain values."""
     first, second = ({one.name: one for one in run.results} for run in (a, b))
-    models = [
-        {one.name: models_text(step, one.model) for step, one in zip(run.plan.agents, run.results, strict=True)}
-        for run in (a, b)
-    ]
+    models = [{one.name: models_text(step, one.model) for step, one in run.steps} for run in (a, b)]
     return [
         {
             **_row(first.get(name), second.get(name)),

@@ -146,8 +146,8 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     path, critical_path_s = longest_chain(record, work)
     wall_s = wall_time_s(results, now_s)
     timed = not record.served  # reused answers take no time
-    mean, bound = (_ratio(agent_s, wall_s), _ratio(agent_s, critical_path_s)) if timed else (None, None)
-    efficiency = _ratio(mean, bound)
+    mean, bound = (ratio(agent_s, wall_s), ratio(agent_s, critical_path_s)) if timed else (None, None)
+    efficiency = ratio(mean, bound)
     judged = timed and not record.cut and any(result.status == "succeeded" for result in results)
     verdict = judge(agent_s, critical_path_s, wall_s) if judged else None
     statuses = Counter(result.status for result in results)
@@ -195,7 +195,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         source=source_of(record),
         cut=record.cut,
         why=_why(results),
-        success_rate=_ratio(statuses["succeeded"], needed) if record.ended_s is not None else None,
+        success_rate=ratio(statuses["succeeded"], needed) if record.ended_s is not None else None,
         slots=None if record.terms is None else record.terms.policy.get("concurrency"),
         cost_multiple=multiple,
         cost_multiple_low=low,
@@ -212,7 +212,7 @@ def _multiple(cost_usd: float | None, alone: Base | None) -> tuple[float | None,
 
     Source: the interval of a mean on the scale of its logarithm, by the delta method, so that no end is below 0.
     """
-    found = None if alone is None else _ratio(cost_usd, alone.cost_usd)
+    found = None if alone is None else ratio(cost_usd, alone.cost_usd)
     if found is None or alone is None or len(alone.made) < 2:
         return found, None, None
     mean = mean_interval([cost for _, cost in alone.made.values() if cost is not None])
@@ -221,7 +221,7 @@ def _multiple(cost_usd: float | None, alone: Base | None) -> tuple[float | None,
 
 
 def with_speedup(summary: Summary, sequential_s: float, basis: SpeedupBasis, over: str = "sequential") -> Summary:
-    speedup = _ratio(sequential_s, summary.wall_s)
+    speedup = ratio(sequential_s, summary.wall_s)
     if not speedup:
         return summary
     return replace(
@@ -397,5 +397,5 @@ def wall_time_s(results: Sequence[AgentResult], now_s: float | None = None) -> f
     return max(ends) - min(starts) if starts and ends else None
 
 
-def _ratio(part: float | None, whole: float | None) -> float | None:
+def ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None

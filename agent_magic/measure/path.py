@@ -72,13 +72,17 @@ class CriticalPath(Shown):
     def __repr__(self) -> str:
         if not self.agents:
             return "CriticalPath: no agent ran"
-        steps = [f"{agent} {seconds(work)}" for agent, work in zip(self.agents, self.work_s, strict=True)]
         of = "" if self.wall_s is None else f" of {seconds(self.wall_s)}"
         best = max(range(len(self.agents)), key=lambda one: self.halving_saves_s[one])
         return (
-            f"CriticalPath: {seconds(self.length_s)}{of}: {' -> '.join(shortened(steps, MOST_NAMED))}. "
+            f"CriticalPath: {seconds(self.length_s)}{of}: {' -> '.join(timed_steps(self, MOST_NAMED))}. "
             f"Halving {self.agents[best]} saves {seconds(self.halving_saves_s[best])}."
         )
+
+
+def timed_steps(path: CriticalPath, most: int) -> Sequence[str]:
+    steps = [f"{agent} {seconds(work)}" for agent, work in zip(path.agents, path.work_s, strict=True)]
+    return shortened(steps, most)
 
 
 def find_path(record: RunRecord, wall_s: float | None) -> CriticalPath:

@@ -10,7 +10,7 @@ from agent_magic.declare.units import plural, seconds
 from agent_magic.declare.validation import is_number, names_of
 from agent_magic.errors import DeclarationError, PlanError, did_you_mean, shown_value
 from agent_magic.measure.frames import ALL, frame_of, make_frame, on_the_run, table
-from agent_magic.measure.metrics import summarize, total_cost
+from agent_magic.measure.metrics import ratio, summarize, total_cost
 from agent_magic.record.answer import WITHOUT_ANSWER
 from agent_magic.record.display import single_line
 from agent_magic.record.facts import ENOUGH, Facts, overlap, percentile
@@ -83,18 +83,18 @@ def _use(model: str, results: Sequence[AgentResult], wall_s: float | None, slots
     spans = Facts.of(results).spans
     busy_s = math.fsum(end - start for start, end in spans)
     peak, covered_s = overlap(spans)
-    mean = busy_s / wall_s if wall_s else None
+    mean = ratio(busy_s, wall_s)
     return {
         "model": model,
         "agents": len(results),
         "requests": len(spans),
         "busy_s": busy_s,
-        "utilization": covered_s / wall_s if wall_s else None,
+        "utilization": ratio(covered_s, wall_s),
         "peak": peak,
         "mean_concurrency": mean,
-        "slot_utilization": mean / slots if mean is not None and slots else None,
-        "requests_per_min": 60 * len(spans) / wall_s if wall_s else None,
-        "mean_s": busy_s / len(spans) if spans else None,
+        "slot_utilization": ratio(mean, slots),
+        "requests_per_min": ratio(60 * len(spans), wall_s),
+        "mean_s": ratio(busy_s, len(spans)),
         "cost_usd": total_cost(results),
     }
 

@@ -74,6 +74,9 @@ class Setting(NamedTuple):
         """Return the setting that a row of a frame names."""
         return cls(*(value if isinstance(value := row.get(name), str) else None for name in cls._fields))
 
+    def of_agents(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+        return {option: dict.fromkeys(names, value) for option, value in self._asdict().items() if value is not None}
+
     @property
     def label(self) -> str:
         """The setting in a few words."""

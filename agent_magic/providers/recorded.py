@@ -318,19 +318,21 @@ class Deck:
         every = (one for run in self.cassette.runs for one in run.agents if one.calls)
         return {one.name: one.calls[0].started.request.model for one in every}
 
-    def schema_of(self, agent: str) -> str:
+    def _first_request(self, agent: str) -> Request | None:
         of_group = re.compile(rf"{re.escape(agent)}(_\d+)?")
         recorded = (one for run in self.cassette.runs for one in run.agents if of_group.fullmatch(one.name))
-        found = next((one.calls[0].started.request.schema for one in recorded if one.calls), "")
+        return next((one.calls[0].started.request for one in recorded if one.calls), None)
+
+    def schema_of(self, agent: str) -> str:
+        asked = self._first_request(agent)
+        found = "" if asked is None else asked.schema
         return found if found.startswith("{") else ""  # it may have been left out
 
     def tools_of(self, agent: str) -> Tools:
         """Return the recorded tools of an agent, or of its group, without functions."""
-        of_group = re.compile(rf"{re.escape(agent)}(_\d+)?")
-        recorded = (one for run in self.cassette.runs for one in run.agents if of_group.fullmatch(one.name))
-        found = next((one.calls[0].started.request.tools for one in recorded if one.calls), "")
+        asked = self._first_request(agent)
         try:
-            return recorded_tools(json.loads(found or "[]"))
+            return recorded_tools(json.loads((asked and asked.tools) or "[]"))
         except (AttributeError, KeyError, TypeError, ValueError):
             return Tools()  # they were left out
 

@@ -227,10 +227,10 @@ class AgentResult(Shown):
     @property
     def has_value(self) -> bool:
         """True if the return value of a task is in memory, or was stored."""
-        return bool(self._kept) or self._packed is not None
+        return bool(self._kept) or self.packed is not None
 
     @property
-    def _packed(self) -> str | None:
+    def packed(self) -> str | None:
         return self.calls[-1].ended.value if self.calls and self.calls[-1].ended else None
 
     @property
@@ -238,10 +238,10 @@ class AgentResult(Shown):
         """A task's return value, from memory or deserialised; of a row the JSON of its answer."""
         if self._kept:
             return self._kept[0]
-        if self._packed is None:
+        if self.packed is None:
             raise NoValue(self.name, "its value was not kept: only plain data, frames, Series and arrays are")
         try:
-            return unpack(self._packed)
+            return unpack(self.packed)
         except ValueError as error:
             raise NoValue(self.name, f"what was kept of it cannot be read: {error}") from None
 
@@ -564,7 +564,7 @@ class RunRecord:
         """Results with requests that the policy turned cheaper: another model or effort."""
         if self.terms is None or not self.terms.policy.get("degrade"):
             return []
-        asked = [(one, agent.effort) for one, agent in zip(self.results, self.plan.agents, strict=True) if one.attempts]
+        asked = [(one, agent.effort) for agent, one in self.steps if one.attempts]
         return [one for one, effort in asked if one.moved_by == "degraded" or one.attempts[-1].request.effort != effort]
 
     @property
@@ -573,8 +573,18 @@ class RunRecord:
         return ended and all(one.status in WITH_ANSWER or one.is_left_out for one in self.results)
 
     @property
+    def steps(self) -> Iterator[tuple[Step, AgentResult]]:
+        """The steps of the plan with their results."""
+        return zip(self.plan.agents, self.results, strict=True)
+
+    @property
     def rows(self) -> list[AgentResult]:
         return [one for one in self.results if one.status != "unused"]
+
+    @property
+    def latest_s(self) -> float:
+        """When its last event was."""
+        return self.events[-1].at_s if self.events else 0.0
 
     def measured(self, kind: Kind, base: Base) -> None:
         """Store a baseline: the same job, measured in another way."""

@@ -301,8 +301,9 @@ class _Seen(NamedTuple):
 
 
 def _seen(step: Step, request: Request, earlier: Sequence[Past], pilot: Sequence[Past]) -> _Seen:
-    alike = [row for row in earlier if (row.model, row.effort) == (request.model, request.effort)]
-    tried = [row for row in pilot if (row.model, row.effort) == (request.model, request.effort)]
+    alike, tried = (
+        [row for row in rows if (row.model, row.effort) == (request.model, request.effort)] for rows in (earlier, pilot)
+    )
     length = _length(request, alike, earlier, tried, step.expect_out)
     here = [row for row in alike if not row.elsewhere]
     return _Seen(length, _timing(here) if here else None, bool(tried), expect=step.expect)

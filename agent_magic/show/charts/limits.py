@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from agent_magic.record.results import Attempt, RunRecord
+    from agent_magic.record.terms import Ceiling
     from agent_magic.show.charts.chart import Chart
     from agent_magic.show.charts.marks import Mark
     from agent_magic.show.theme import Theme
@@ -81,7 +82,7 @@ def shares_of(record: RunRecord) -> dict[str, Curve]:
     classes = {} if record.terms is None else record.terms.after or record.terms.before
     found: dict[str, Curve] = {}
     for name, ceilings in classes.items():
-        limits = {kind.unit: ceilings[word].per_minute for word, kind in KINDS.items() if word in ceilings}
+        limits = _per_minute(ceilings)
         for curve in curves_of(_of_class(record, name), limits):
             if curve.limit is None or curve.name == CONCURRENT:
                 continue
@@ -90,6 +91,10 @@ def shares_of(record: RunRecord) -> dict[str, Curve]:
             if curve.name not in found or share.most > found[curve.name].most:
                 found[curve.name] = share
     return found
+
+
+def _per_minute(ceilings: Mapping[str, Ceiling]) -> dict[str, float | None]:
+    return {kind.unit: ceilings[word].per_minute for word, kind in KINDS.items() if word in ceilings}
 
 
 def used_lately(records: Iterable[RunRecord], name: str, now: datetime) -> dict[str, float]:
@@ -121,7 +126,7 @@ def known_limits(record: RunRecord) -> dict[str, float | None]:
     classes = record.terms.after or record.terms.before
     if len(classes) == 1:
         (ceilings,) = classes.values()
-        found.update({kind.unit: ceilings[name].per_minute for name, kind in KINDS.items() if name in ceilings})
+        found.update(_per_minute(ceilings))
     return found
 
 
