@@ -23,7 +23,7 @@ from agent_magic.errors import DeclarationError
 from agent_magic.providers.anthropic import models as by_name
 from agent_magic.providers.anthropic.models import DEFAULT_URL, SPEEDS_FROM, USUAL_SPEED, speed_of, token_density
 from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED, NOTHING_USED, TIMED, TOOL_USE, WITH_ANSWER
-from agent_magic.record.facts import Facts, stretches
+from agent_magic.record.facts import Facts, stretches, tools_of
 from agent_magic.record.history import Told
 from agent_magic.record.results import sharers_of
 from agent_magic.record.terms import Ceiling, Ceilings, ModelFacts, Terms
@@ -373,7 +373,7 @@ def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, 
             attempt.usage,
             attempt.price,
             attempt.status_code,
-            ", ".join(dict.fromkeys(one.tool for one in calls)),
+            tools_of(calls),
             sum(_seconds(one) for one in away if one.kind == "tool"),
             attempt.model if moved else "",
             by_batch,

@@ -342,7 +342,7 @@ class Forecaster:
         return found
 
     def _ranges(self, setting: _Setting, likely: Summary, later_s: float) -> tuple[Range, Range | None, int]:
-        wall, cost, peak = likely.wall_s or 0.0, likely.cost_usd, 0
+        wall, cost = likely.wall_s or 0.0, likely.cost_usd
         if self._imagined is not None:
             return self._between(self._imagined, setting, likely)
         modelled = setting.servers or (setting.changed and self.evidence.caught)
@@ -350,14 +350,12 @@ class Forecaster:
         wall_range = (max(0.0, wall - later_s) * (1 - off), wall * (1 + off))
         sure = all(work is None or work.is_sure for work in setting.works.agents) and not setting.scenario.outages
         if sure and not setting.batch_unknown:
-            return wall_range, _point(cost), peak
+            return wall_range, _point(cost), 0
         (fast, low_run), (slow, high_run) = self._play(setting, "low"), self._play(setting, "high")
-        low, high, peak = summarize(low_run), summarize(high_run), max(fast.peak, slow.peak)
+        low, high = summarize(low_run), summarize(high_run)
         ends = (low.wall_s or 0.0, high.wall_s or 0.0) if setting.batch_unknown else wall_range
         wall_range = (min(low.wall_s or 0.0, ends[0]), max(high.wall_s or 0.0, ends[1]))
-        if cost is None or low.cost_usd is None or high.cost_usd is None:
-            return wall_range, None, peak
-        return wall_range, (min(low.cost_usd, cost), max(high.cost_usd, cost)), peak
+        return wall_range, _around(cost, low, high), max(fast.peak, slow.peak)
 
     def _between(self, imagined: Imagined, setting: _Setting, likely: Summary) -> tuple[Range, Range | None, int]:
         """Return the ends of an imagined run, which are runs too; see `_ranges`."""
@@ -368,10 +366,7 @@ class Forecaster:
         )
         low, high = summarize(low_run), summarize(high_run)
         walls = min(low.wall_s or 0.0, wall), max(high.wall_s or 0.0, wall)
-        peak = max(fast.peak, slow.peak)
-        if cost is None or low.cost_usd is None or high.cost_usd is None:
-            return walls, None, peak
-        return walls, (min(low.cost_usd, cost), max(high.cost_usd, cost)), peak
+        return walls, _around(cost, low, high), max(fast.peak, slow.peak)
 
     def played(self, scenario: Scenario, policy: Policy, end: End) -> tuple[Played, RunRecord]:
         return self._play(self._setting(scenario, policy)[0], end)
@@ -514,6 +509,12 @@ def _apart_from_concurrency(scenario: Scenario, policy: Policy) -> tuple[object,
 
 def _has_no_time(work: Work | None) -> bool:
     return work is not None and not work.is_task and any(one.batch_s is None for one in work.tries)
+
+
+def _around(cost: float | None, low: Summary, high: Summary) -> Range | None:
+    if cost is None or low.cost_usd is None or high.cost_usd is None:
+        return None
+    return min(low.cost_usd, cost), max(high.cost_usd, cost)
 
 
 def _point(value: float | None) -> Range | None:

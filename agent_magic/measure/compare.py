@@ -156,10 +156,7 @@ def _asked(result: AgentResult | None) -> tuple[str, str, str] | None:
 
 
 def _tokens(result: AgentResult | None) -> int | None:
-    if result is None or not result.attempts:
-        return None
-    given, made = result.usage.total_input_tokens, result.usage.output_tokens
-    return None if given is None or made is None else given + made
+    return result.usage.total_tokens if result is not None and result.attempts else None
 
 
 def _any(changes: Iterable[bool | None]) -> bool | None:

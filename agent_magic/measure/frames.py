@@ -156,8 +156,7 @@ class _Table(NamedTuple):
 def agents_frame(record: RunRecord, speedups: Speedups | None = None) -> pd.DataFrame:
     table = _agents(record)
     if speedups is not None:
-        used = [number for number, result in enumerate(record.results) if result.status != "unused"]
-        for row, number in zip(table.rows, used, strict=True):
+        for row, number in zip(table.rows, record.used, strict=True):
             row["speedup"], row["saved_s"] = speedups.speedups[number], speedups.saved_s[number]
     frame = frame_of(*table, record)
     frame.attrs |= on_the_run(record, "run.texts has the answers, run.advise() advice")

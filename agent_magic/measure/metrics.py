@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from agent_magic.measure.intervals import mean_interval
 from agent_magic.measure.server_fit import OURS, limit_of_run
-from agent_magic.record.answer import WITH_ANSWER, total_tokens, total_usd
+from agent_magic.record.answer import WITH_ANSWER, add_usage, total_tokens, total_usd
 from agent_magic.record.facts import Facts
 from agent_magic.record.phases import phases_of
 
@@ -152,7 +152,8 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     verdict = judge(agent_s, critical_path_s, wall_s) if judged else None
     statuses = Counter(result.status for result in results)
     left_out = sum(result.is_left_out for result in results) - statuses["unused"]
-    usages, moved = [result.usage for result in results], Counter(result.moved_by for result in results)
+    used = add_usage(usages := [result.usage for result in results])
+    moved = Counter(result.moved_by for result in results)
     cost_usd = total_cost(results)
     needed = len(results) - statuses["unused"] - left_out
     alone, sequence = record.bases.get("one agent"), record.bases.get("one after another")
@@ -172,10 +173,10 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         verdict=verdict,
         limited_by=_limited_by_all(record, _limited_by(results, verdict, efficiency, chained=chained)),
         queued_s=sum(result.queued_s or 0.0 for result in results),
-        input_tokens=total_tokens(usage.input_tokens for usage in usages),
-        cache_read_tokens=total_tokens(usage.cache_read_tokens for usage in usages),
-        cache_write_tokens=total_tokens(usage.cache_write_tokens for usage in usages),
-        output_tokens=total_tokens(usage.output_tokens for usage in usages),
+        input_tokens=used.input_tokens,
+        cache_read_tokens=used.cache_read_tokens,
+        cache_write_tokens=used.cache_write_tokens,
+        output_tokens=used.output_tokens,
         tokens=total_tokens(count for usage in usages for count in (usage.total_input_tokens, usage.output_tokens)),
         cost_usd=cost_usd,
         cost_mark=cost_mark(results),
@@ -232,6 +233,11 @@ def with_speedup(summary: Summary, sequential_s: float, basis: SpeedupBasis, ove
         speedup_basis=basis,
         speedup_over=over,
     )
+
+
+def lacking(numbers: Summary) -> int:
+    """Return the number of steps that were needed and have no answer."""
+    return numbers.steps - numbers.succeeded - numbers.capped - numbers.left_out
 
 
 def source_of(record: RunRecord) -> str | None:

@@ -22,12 +22,12 @@ from agent_magic.declare.units import dollars, plural
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import find_name, is_number, same_name
 from agent_magic.declare.values import Row, as_item, digest, fingerprint
-from agent_magic.errors import AgentMagicError, DeclarationError, NoValue, did_you_mean, shown_value
+from agent_magic.errors import AgentMagicError, DeclarationError, did_you_mean, shown_value
 from agent_magic.measure.frames import frame_of, on_the_run, table
 from agent_magic.measure.intervals import Interval, bounded_interval, mean_interval, share_interval
 from agent_magic.measure.metrics import total_cost
 from agent_magic.record.ledger.reviews import Graded
-from agent_magic.record.results import Returned
+from agent_magic.record.results import Returned, no_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +76,7 @@ class Answered(NamedTuple):
         """The graded value as plain data; raises `NoValue` or `InvalidAnswer` without one."""
         result = self.result
         if result.status != "succeeded":
-            raise NoValue(result.name, (result.error or f"it is {result.status}").rstrip("."))
+            raise no_value(result)
         return plain(_at(result.meaning, self.path))
 
     @property

@@ -190,19 +190,17 @@ class _Facts:
     def succeeded(self, wanted: float) -> dict[str, Any]:
         n = sum(one.status not in {"pending", "queued", "running"} for one in self._results)
         lost = (one for one in self._results if one.status in WITHOUT_ANSWER)
-        kinds = Counter(one.kind or one.status for one in lost)
-        why = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(MOST_KINDS))
+        why = _kinds(one.kind or one.status for one in lost)
         return _share("agents that succeeded, at least", wanted, self._done, n, why, least=True)
 
     def errors(self, wanted: float) -> dict[str, Any]:
         facts = Facts.of(self._results)
-        kinds = Counter(one.kind or one.status for one in facts.failed)
-        why = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(MOST_KINDS))
+        why = _kinds(one.kind or one.status for one in facts.failed)
         return _share("requests that failed, below", wanted, len(facts.failed), len(facts.ended), why, least=False)
 
     def dollars(self, wanted: float) -> dict[str, Any]:
         cost, n = self._summary.cost_usd, len(self._results)
-        each = cost / n if cost is not None and n else None
+        each = ratio(cost, n)
         row = _row("dollars per job, below", wanted, each, "USD", n)
         if each is None or self._summary.cost_mark == "≥":
             return _unknown(row, "the price of a request is unknown")
@@ -221,6 +219,10 @@ class _Facts:
 
     def _why(self) -> str:
         return "nothing finished" if self._timed else "reused answers take no time"
+
+
+def _kinds(kinds: Iterable[str]) -> str:
+    return ", ".join(f"{number:,} {kind}" for kind, number in Counter(kinds).most_common(MOST_KINDS))
 
 
 def _share(target: str, wanted: float, count: int, n: int, missed: str, *, least: bool) -> dict[str, Any]:

@@ -246,8 +246,7 @@ class Trial(Shown):
                 found.append("worse")
             else:
                 apart = next(self._from(place, {key: one for key, one in pairs.items() if best in key}))
-                as_good = -self.margin <= apart.low and apart.high <= self.margin
-                found.append("as good" if as_good else "undecided")
+                found.append("as good" if self._is_equal(apart) else "undecided")
         return found
 
     def racing(self) -> list[int]:
@@ -319,8 +318,11 @@ class Trial(Shown):
             elif place == other:
                 yield Interval(-found.value, -found.high, -found.low, found.n)
 
+    def _is_equal(self, apart: Interval) -> bool:
+        return -self.margin <= apart.low and apart.high <= self.margin
+
     def _is_decided(self, found: Interval) -> bool:
-        return found.low > 0 or found.high < 0 or (-self.margin <= found.low and found.high <= self.margin)
+        return found.low > 0 or found.high < 0 or self._is_equal(found)
 
     def _of_run(self, cost: float) -> float | None:
         if math.isnan(cost) or self.others_usd is None:

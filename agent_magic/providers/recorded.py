@@ -144,7 +144,7 @@ class Match:
 
     def __init__(self, plan: Plan, run: RecordedRun, *, timeout_s: float) -> None:
         self.plan, self.run = plan, run
-        self.record = RunRecord(plan, began_at=_began(run), models=map(model_of, plan.agents), origin="cassette")
+        self.record = _empty_record(plan, run)
         self.record.replays_simulation = run.simulated
         self.misses: dict[int, ReplayMiss] = {}
         self.unknown: set[int] = set()
@@ -375,12 +375,16 @@ def _began(run: RecordedRun) -> datetime:
     return began if began.tzinfo is not None else began.replace(tzinfo=UTC)
 
 
+def _empty_record(plan: Plan, run: RecordedRun) -> RunRecord:
+    return RunRecord(plan, began_at=_began(run), models=map(model_of, plan.agents), origin="cassette")
+
+
 def recorded_run(plan: Plan, run: RecordedRun) -> RunRecord:
     """Return a recorded run for a plan with the same names and any prompts."""
     names = tuple(agent.name for agent in run.agents)
     if names != plan.names:
         raise CassetteError(f"The recording is of another plan: it has {names!r}, the plan {plan.names!r}.")
-    record = RunRecord(plan, began_at=_began(run), models=map(model_of, plan.agents), origin="cassette")
+    record = _empty_record(plan, run)
     events = [event for agent, found in enumerate(run.agents) for event in _events(agent, found)]
     for event in sorted(events, key=lambda one: one.at_s):
         record.add(event)

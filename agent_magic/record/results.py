@@ -207,7 +207,7 @@ class AgentResult(Shown):
             InvalidAnswer: The class has changed since then, or the text was left out of a recording.
         """
         if self.status != "succeeded" and not self._kept:
-            raise NoValue(self.name, (self.error or f"it is {self.status}").rstrip("."))
+            raise no_value(self)
         if self.is_row and self.returns is not None:
             return self.returns.of_row(self.returned)
         if self.is_task:
@@ -397,6 +397,10 @@ class AgentResult(Shown):
         return self.work_s + (0.0 if self.finished_s is not None else sum(max(0.0, now_s - one) for one in open_s))
 
 
+def no_value(result: AgentResult) -> NoValue:
+    return NoValue(result.name, (result.error or f"it is {result.status}").rstrip("."))
+
+
 class ForecastNote(NamedTuple):
     """Makes a run's record a forecast.
 
@@ -580,6 +584,11 @@ class RunRecord:
     @property
     def rows(self) -> list[AgentResult]:
         return [one for one in self.results if one.status != "unused"]
+
+    @property
+    def used(self) -> list[int]:
+        """The numbers of the results in `rows`."""
+        return [number for number, one in enumerate(self.results) if one.status != "unused"]
 
     @property
     def latest_s(self) -> float:

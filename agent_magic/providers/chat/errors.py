@@ -27,7 +27,6 @@ from agent_magic.providers.responses import (
     unreadable,
     words_of,
 )
-from agent_magic.record.answer import CHARS_PER_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,7 +137,7 @@ def error_of(
 
 
 def _lengths(told: Told, request: Request) -> str:
-    about = sum(map(len, request.texts())) // CHARS_PER_TOKEN
+    about = request.estimated_text_tokens
     prompt = f"about {about:,}" if told.prompt is None else f"{told.prompt:,}"
     takes = "fewer" if told.context is None else f"{told.context:,}"
     return f"The prompt has {prompt} tokens, and the model's context {takes}, with the answer."

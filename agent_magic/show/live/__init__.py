@@ -473,8 +473,7 @@ def _turns(result: AgentResult) -> list[dict[str, Any]]:
 
 def _call(call: ToolCall, name: str) -> dict[str, Any]:
     took = "…" if call.duration_s is None else seconds(call.duration_s)
-    trace = "" if call.ended is None else call.ended.trace
-    texts = {"result": _shown_result(call), "printed": call.prints, "traceback": trace}
+    texts = {"result": _shown_result(call), "printed": call.prints, "traceback": call.trace}
     return {
         "number": call.number,
         "tool": single_line(call.tool),
@@ -536,7 +535,7 @@ def _task_texts(result: AgentResult) -> dict[str, str]:
     found = {
         "value": last.result if last.status == "succeeded" else "",
         "printed": last.prints,
-        "traceback": "" if last.ended is None else last.ended.trace,
+        "traceback": last.trace,
     }
     return {heading: _cut(text, result.name, MOST_CHARS) for heading, text in found.items() if text}
 
