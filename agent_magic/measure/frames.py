@@ -7,7 +7,6 @@ possible. Only frames made here are a `RunFrame`, which a notebook shows short.
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib
 import importlib.util
 import json
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from agent_magic.declare.options import AGENT, AUTO, SENT
 from agent_magic.declare.units import plural
+from agent_magic.declare.values import sha256_of
 from agent_magic.errors import AgentMagicError
 from agent_magic.measure.metrics import (
     cost_mark,
@@ -357,7 +357,7 @@ def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
     found = {name: one.text(left_out) for name, one in tables.items()}
     if texts:
         found["texts"] = repr([(result.name, result.text) for result in record.rows])
-    return {name: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for name, text in found.items()}
+    return {name: sha256_of(text) for name, text in found.items()}
 
 
 def make_frame(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], **attrs: Any) -> pd.DataFrame:

@@ -5,7 +5,6 @@ A grade is kept by request, answer text and row, so a run that reuses the answer
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import math
 import re
@@ -21,7 +20,7 @@ from agent_magic.declare.task import Task
 from agent_magic.declare.units import dollars, plural
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import find_name, is_number, same_name
-from agent_magic.declare.values import Row, as_item, digest, fingerprint
+from agent_magic.declare.values import Row, as_item, digest, fingerprint, sha256_of
 from agent_magic.errors import AgentMagicError, DeclarationError, did_you_mean, shown_value
 from agent_magic.measure.frames import frame_of, on_the_run, table
 from agent_magic.measure.intervals import Interval, bounded_interval, mean_interval, share_interval
@@ -140,7 +139,7 @@ def answer_key(record: RunRecord, result: AgentResult) -> str:
     if result.status != "succeeded" or not result.attempts:
         return f"{record.uid} {result.name}"
     asked = result.attempts[0].request.key(record.origin)
-    return hashlib.sha256(f"{asked}\n{result.text}".encode("utf-8", "surrogatepass")).hexdigest()
+    return sha256_of(f"{asked}\n{result.text}")
 
 
 def answers_of(record: RunRecord, target: str) -> list[Answered]:
