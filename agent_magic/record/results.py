@@ -227,10 +227,10 @@ class AgentResult(Shown):
     @property
     def has_value(self) -> bool:
         """True if the return value of a task is in memory, or was stored."""
-        return bool(self._kept) or self.packed is not None
+        return bool(self._kept) or self._packed is not None
 
     @property
-    def packed(self) -> str | None:
+    def _packed(self) -> str | None:
         return self.calls[-1].ended.value if self.calls and self.calls[-1].ended else None
 
     @property
@@ -238,10 +238,10 @@ class AgentResult(Shown):
         """A task's return value, from memory or deserialised; of a row the JSON of its answer."""
         if self._kept:
             return self._kept[0]
-        if self.packed is None:
+        if self._packed is None:
             raise NoValue(self.name, "its value was not kept: only plain data, frames, Series and arrays are")
         try:
-            return unpack(self.packed)
+            return unpack(self._packed)
         except ValueError as error:
             raise NoValue(self.name, f"what was kept of it cannot be read: {error}") from None
 

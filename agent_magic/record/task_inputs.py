@@ -111,5 +111,5 @@ def differing(recorded: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 def _of_result(result: AgentResult) -> str:
     if not result.is_task:
         return digest(result.text)
-    packed = result.packed
+    packed = result.calls[-1].ended.value if result.calls and result.calls[-1].ended else None
     return UNKNOWN if packed is None else digest(packed)
