@@ -512,7 +512,16 @@ def test_a_prompt_of_megabytes_is_sent_where_warnings_are_errors():
 
 
 @pytest.mark.parametrize(
-    "body", [b'{"input_tokens": "12"}', b'{"input_tokens": -5}', b'{"input_tokens": 1e400}', b"{}", b"[1]", b"<html>"]
+    "body",
+    [
+        b'{"input_tokens": "12"}',
+        b'{"input_tokens": -5}',
+        b'{"input_tokens": 0}',
+        b'{"input_tokens": 1e400}',
+        b"{}",
+        b"[1]",
+        b"<html>",
+    ],
 )
 def test_a_count_that_is_none_is_an_error(body):
     """Nothing is planned by it."""

@@ -431,9 +431,9 @@ def citation(text: str, said: Json) -> Citation:
 
 def counted(said: Any) -> int:
     """Read the result of the count endpoint, or raise `Unreadable`."""
-    count = _count(said, None)
-    if count is None:
-        raise Unreadable("The server's token count is no number. Check base_url (ANTHROPIC_BASE_URL).")
+    count = count_of(said)
+    if not count:  # no prompt has 0
+        raise Unreadable("The server's token count is no number above 0. Check base_url (ANTHROPIC_BASE_URL).")
     return count
 
 

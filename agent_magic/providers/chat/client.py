@@ -40,6 +40,7 @@ from agent_magic.providers.responses import (
     UNPROCESSABLE,
     bounded,
     compact_json,
+    excerpt,
     fields_of,
     headers_of,
     hide,
@@ -319,7 +320,7 @@ class Chat(Provider):
 def _models_in(text: str) -> list[str]:
     try:
         found: Any = json.loads(text)
-        return [str(one["id"]) for one in found["data"]]
+        return [excerpt(one["id"]) for one in found["data"]]
     except (ValueError, RecursionError, TypeError, LookupError):
         return []
 

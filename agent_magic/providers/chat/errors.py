@@ -55,8 +55,14 @@ STATUS_OF_CODE = {
     "rate_limit_exceeded": 429,
     "model_not_found": 404,
     "invalid_request_error": 400,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
     "server_error": 500,
     "overloaded_error": 503,
+    "timeout_error": 504,
 }
 """For errors that come after a 200."""
 SPENT = frozenset({"insufficient_quota", "billing_hard_limit_reached", "billing_not_active"})

@@ -109,8 +109,9 @@ async def _read_events(events: AsyncIterator[Event], completion: Completion, str
                 await _read_until_done(events, completion, stream)
         with suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
-                async for _ in events:
-                    pass
+                async for event in events:  # some count behind the end
+                    if event.data != DONE:
+                        _see(event, completion, stream)
 
 
 async def _read_until_finished(events: AsyncIterator[Event], completion: Completion, stream: Stream) -> bool:
@@ -319,7 +320,11 @@ def _texts(content: Any) -> Iterator[tuple[str, bool]]:
         if content:
             yield content, True
         return
-    for part in cast("list[Any]", content) if isinstance(content, list) else [content]:
+    parts: list[Any] = cast("list[Any]", content) if isinstance(content, list) else [content]
+    if isinstance(content, dict) and not {"text", "type"} & cast("Json", content).keys():
+        yield json.dumps(content, ensure_ascii=False), True  # a typed answer that a server has parsed
+        return
+    for part in parts:
         fields = cast("Json", part) if isinstance(part, dict) else {"text": part}
         if isinstance(text := fields.get("text"), str):
             yield text, fields.get("type") in TEXTS

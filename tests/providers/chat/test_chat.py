@@ -548,6 +548,7 @@ def test_a_what_if_and_a_trial_reach_across_vendors():
     [
         (200, {"data": [{"id": MODEL}, {"id": "other"}]}, f"it listed {MODEL}, other"),
         (200, {"data": [{"id": "other"}]}, f"it listed other; {MODEL} is none of them"),
+        (200, {"data": [{"id": "\x1b[31mred\n"}, {"id": MODEL}]}, f"it listed [31mred, {MODEL}"),
         (200, {"data": [{"id": str(one)} for one in range(40)]}, f"it listed 40 models; {MODEL} is none of them"),
         (200, "Hello", "it answered (200), without a list of models"),
         (404, {"error": {"message": "not found"}}, "it answered (404), without a list of models"),

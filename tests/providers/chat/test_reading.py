@@ -72,6 +72,7 @@ HABITS = {
     "counts with a point": WHOLE.replace(b"7", b"7.0").replace(b"3", b"3.0").replace(b"qwen3.0", b"qwen3"),
     "counts in the choice": TEXT + chunk(choices=[{"index": 0, "delta": {}, "finish_reason": "stop", **counts()}]),
     "counts of Groq": TEXT + chunk(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}], x_groq=counts()),
+    "counts behind [DONE]": TEXT + delta("stop") + DONE + chunk(**counts()),
     "a completion in one event": b"data: " + completion({"content": "hello world"}, **counts()) + b"\n\n" + DONE,
     "an end in capitals": TEXT + delta("STOP") + chunk(**counts()),
     "an error behind the end": TEXT + delta("stop") + chunk(**counts()) + b'data: {"error": {"message": "late"}}\n\n',
@@ -123,6 +124,25 @@ def test_an_error_behind_a_200_has_its_words_whatever_its_content_type(kind: str
     body = form % json.dumps({"error": {"message": "no such key", "code": 401}})
     with pytest.raises(Rejected, match=r"no such key \(401\)"):
         ask(reply(body.encode(), kind=kind))
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        *(({"type": one}, Rejected) for one in ("billing_error", "permission_error", "not_found_error")),
+        *(({"type": one}, Overloaded) for one in ("overloaded_error", "timeout_error", "a new one", None)),
+        *(({name: "rate_limit_error"}, RateLimited) for name in ("type", "code")),
+    ],
+)
+def test_an_error_in_a_stream_is_classified_by_its_words(words: dict[str, Any], kind: type[CallError]):
+    """Gateways pass on the types of the vendor behind them, behind a 200 and without a number."""
+    with pytest.raises(kind):
+        ask(reply(TEXT + chunk(error={"message": "the words", **words})))
+
+
+def test_a_typed_answer_that_a_server_has_parsed_is_its_text():
+    """It is an object in the place of a text."""
+    assert {"value": "é"} == json.loads(ask(reply(delta(content={"value": "é"}) + delta("stop")))[0].text)
 
 
 @pytest.mark.parametrize("place", ["the chunk", "the choice"])
