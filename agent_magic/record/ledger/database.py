@@ -14,7 +14,7 @@ from agent_magic.errors import LedgerError
 from agent_magic.record.answer import is_reusable
 from agent_magic.record.codec import line_of, to_json
 from agent_magic.record.files import home_of
-from agent_magic.record.ledger.file import FAILURES, LedgerFile, is_damage, is_locked, quarantine, was_ledger
+from agent_magic.record.ledger.file import FAILURES, LedgerFile, is_damage, is_locked, is_moved, quarantine, was_ledger
 from agent_magic.record.ledger.lease import Heartbeat, LeaseWatch, Owner
 from agent_magic.record.ledger.maintenance import recover
 from agent_magic.record.ledger.rows import ANSWER_COLUMNS, answer_of
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from agent_magic.record.answer import Answer
+    from agent_magic.record.ledger.file import Row
     from agent_magic.record.results import Base, Kind
 
 T = TypeVar("T")
@@ -45,6 +46,9 @@ class Store:
         self.under_way: set[int] = set()
         self.notes: list[str] = []
         self.generation = 0
+        # From a file that was moved, while nothing else could be opened.
+        self._is_parted = self._lacks_log_only = False
+        self._batches: list[Row] = []
         self.owner, self.leases, self.heartbeat = str(Owner.me()), LeaseWatch(), Heartbeat()
         self.file = self._opened()
         if self.file.drive:
@@ -75,16 +79,52 @@ class Store:
         )
 
     def attempt(self, do: Callable[[], T]) -> T:
-        """Do something with the file. A damaged one is replaced, and the new one used."""
+        """Do something with the file. A damaged or missing one is replaced, and the new one used."""
         try:
             return do()
         except sqlite3.DatabaseError as error:
-            if not is_damage(error) or self.path is None:
+            if self.path is None or not (self._is_parted or is_damage(error) or is_moved(error)):
                 raise
-            aside = self.file.replace()
-            self.generation += 1
-            self._recover(aside)
+            if self._is_parted or is_moved(error):
+                self._find_again()
+            else:
+                aside = self.file.replace()
+                self._begin_anew()
+                self._recover(aside)
             return do()
+
+    def _begin_anew(self) -> None:
+        """Let each run under way take a number in the new file."""
+        self.generation += 1
+        self.under_way.clear()
+
+    def _find_again(self) -> None:
+        """Open what is in the place of a file that was moved, deleted or replaced."""
+        before = self.file
+        if not self._is_parted:
+            with suppress(*FAILURES):
+                self._batches = before.read("SELECT * FROM batches WHERE state IN ('planned', 'sent')")
+            self._is_parted, self._lacks_log_only = True, before.part()
+        try:
+            self.file = self._opened()
+        except LedgerError as error:
+            raise sqlite3.OperationalError(str(error).removesuffix(".")) from error
+        self._is_parted = False
+        self._begin_anew()
+        if self._lacks_log_only:  # what stood in it is in the file
+            return
+        self.notes.append(
+            f"The ledger {self.file.name!r} was moved, deleted or replaced while it was in use. The file there now "
+            "gets what the run under way has bought and what comes. Earlier answers are bought again, unless you put "
+            "the old file back while no kernel uses it."
+        )
+        if self._batches:  # they are paid for
+            marks = ", ".join("?" * len(self._batches[0]))
+            sql = f"INSERT OR IGNORE INTO batches VALUES ({marks})"  # noqa: S608 - the marks are question marks
+            try:
+                self.insert_many(sql, self._batches)
+            except FAILURES as error:
+                self.warn(error)
 
     def patiently(self, do: Callable[[], T]) -> T:
         """Do something that a user waits for, or raise `LedgerError`."""

@@ -44,6 +44,8 @@ MOST_NAME = 200
 """Bytes of a file name; files beside it have longer ones, up to the usual limit of 255."""
 PARTS = ("", "-wal", "-journal", "-shm")
 Row = tuple[Any, ...]
+Place = tuple[int, int] | None
+"""Device and number of a file; another one by the same name differs."""
 
 
 def default_path(choice: str = "") -> str:
@@ -81,6 +83,10 @@ def is_locked(error: BaseException) -> bool:
     return isinstance(error, sqlite3.OperationalError) and _code(error) == sqlite3.SQLITE_BUSY
 
 
+def is_moved(error: BaseException) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_DBMOVED
+
+
 def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
@@ -96,6 +102,8 @@ class LedgerFile:
         self._lock, self._tidying = threading.RLock(), threading.Lock()
         self._log: int | None = None
         self._beside: sqlite3.Connection | None = None
+        self._place: Place = None
+        self._log_place: Place = None
         self._open()
 
     def __del__(self) -> None:
@@ -122,6 +130,8 @@ class LedgerFile:
             raise LedgerError(f"The ledger {self.name!r} cannot be opened: {error}.", unwritable=True) from None
         self._is_patient = False
         self._set_patience(patient=True)
+        if self.path is not None:
+            self._place, self._log_place = _place(self.path), _place(f"{self.path}-wal") if self.is_logged else None
 
     @property
     def name(self) -> str:
@@ -204,10 +214,12 @@ class LedgerFile:
     def writing(self) -> Generator[sqlite3.Connection]:
         """Write in one transaction: all of it or nothing. Thread-safe."""
         with self._using() as db:
+            self._check_place()
             db.execute("BEGIN IMMEDIATE")
             try:
                 yield db
                 db.execute("COMMIT")
+                self._set_patience(patient=True)
             except BaseException:
                 with suppress(sqlite3.Error):  # a full disk has rolled back by itself
                     db.execute("ROLLBACK")
@@ -215,8 +227,8 @@ class LedgerFile:
 
     @contextmanager
     def _using(self) -> Generator[sqlite3.Connection]:
-        # The first statement that finds the file locked waits `WAIT_S`. Until the lock is gone the next ones do
-        # not wait at all, or the retries of hundreds of agents would stop the event loop.
+        # The first statement that finds the file locked waits `WAIT_S`. Until something could be written the next
+        # ones do not wait at all, or the retries of hundreds of agents would stop the event loop.
         self._check_fork()
         with self._lock:
             try:
@@ -227,7 +239,17 @@ class LedgerFile:
                 if is_locked(error):
                     self._set_patience(patient=False)
                 raise
-            self._set_patience(patient=True)
+
+    def _check_place(self) -> None:
+        """Raise SQLite's error for a moved database, which it raises itself only without a write-ahead log."""
+        if self.path is None:
+            return
+        log = None if self._log_place is None else _place(f"{self.path}-wal")
+        if (_place(self.path), log) == (self._place, self._log_place):
+            return
+        error = sqlite3.OperationalError("the file was moved, deleted or replaced")
+        error.sqlite_errorcode = sqlite3.SQLITE_READONLY_DBMOVED
+        raise error
 
     def _set_patience(self, *, patient: bool) -> None:
         if patient != self._is_patient:
@@ -239,7 +261,10 @@ class LedgerFile:
         if not self.is_logged or self.path is None:
             return
         if self._log is None:
-            self._log = os.open(f"{self.path}-wal", os.O_RDWR | getattr(os, "O_BINARY", 0))
+            try:
+                self._log = os.open(f"{self.path}-wal", os.O_RDWR | getattr(os, "O_BINARY", 0))
+            except FileNotFoundError:  # moved or deleted: the next transaction finds that
+                return
         os.fsync(self._log)
 
     def tidy(self) -> None:
@@ -283,6 +308,15 @@ class LedgerFile:
             self._open()
             return aside
 
+    def part(self) -> bool:
+        """Move the log into the file and close it; return whether only the log is no longer in its place."""
+        with self._lock:
+            is_there = self.path is not None and _place(self.path) == self._place
+            with suppress(sqlite3.Error):
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self.close()
+        return is_there
+
     def _check_fork(self) -> None:
         """Open a connection in a fork: two processes on one would destroy the file."""
         if self._pid != os.getpid():
@@ -290,6 +324,14 @@ class LedgerFile:
             self._log = self._beside = None
             self._lock, self._tidying = threading.RLock(), threading.Lock()  # a thread that is not here may hold them
             self._open()
+
+
+def _place(path: Path | str) -> Place:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - half the time, and each transaction asks twice
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _size(name: str) -> int:

@@ -309,7 +309,7 @@ class SqliteJournal:
         with suppress(*FAILURES):  # the next beat tries again, and the run itself meets the error of the file
             run, renewed = self._stored.run, time.time() + LEASE_S
             if self._is_over:
-                self._finish()
+                self._ledger.attempt(self._finish)
                 self._ledger.heartbeat.remove(id(self))
             elif run is not None and next(self._beats) % BEATS == 0:
                 with self._ledger.file.writing() as db:
@@ -463,6 +463,10 @@ class SqliteJournal:
         origin = where._replace(netloc=where.netloc.rpartition("@")[2], query="", fragment="").geturl()
         began, models = record.began_at.isoformat(), "\n".join(one.model for one in record.results)
         home = record.home or self._ledger.home
+        for (run,) in db.execute("SELECT id FROM runs WHERE uid = ?", (self._uid,)).fetchall():  # a recovered file
+            db.execute("DELETE FROM calls WHERE run = ?", (run,))
+            db.execute("DELETE FROM events WHERE run = ?", (run,))
+            return run
         head = (self._uid, self._ledger.owner, home, began, record.plan.name, len(record.plan), origin, plan)
         sql = (
             "INSERT INTO runs (uid, owner, home, began_at, plan_name, agents, origin, plan, models, terms, state) "
