@@ -123,6 +123,7 @@ class Conductor:
         self._running = 0
         self._open = count
         self._over = self.paused = False  # paused: nothing is started
+        self._has_begun = False  # before, a user may skip steps and take that back, and nothing is sent
         self._flow, self._fall_back, self.ends = flow, fall_back, Ends(done, left)
         self._identical, self._candidates = identical, candidates
         for place in candidates.places if candidates is not None else ():
@@ -153,6 +154,7 @@ class Conductor:
         return line if self._holding is None else f"{line}{self._holding.line(agent)}"
 
     def start(self, now: float) -> list[Decision]:
+        self._has_begun = True
         self._settle_done(now)
         for agent, missing in enumerate(self.missing):
             if not missing and self.state[agent] == PENDING:
@@ -411,7 +413,7 @@ class Conductor:
     def _go_on(self, now: float) -> list[Decision]:
         if self._candidates is not None:
             self._candidates.start_due(self, now)
-        if self._queues.waiting and not self.paused:
+        if self._queues.waiting and self._has_begun and not self.paused:
             self._fill(now)
         if self._candidates is not None:
             self._candidates.sort(self)

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from agent_magic.declare.units import plural
 from agent_magic.errors import (
     CallError,
+    LedgerError,
     NotInBatch,
     Overloaded,
     PlanError,
@@ -57,6 +58,8 @@ GATHER_S = 0.3
 """Seconds without a new request after which the batch is sent."""
 FIRST_LOOK_S, LAST_LOOK_S = 30.0, 300.0
 """First and longest polling interval in seconds, if the provider gives none."""
+LEAST_PAUSE_S = 1.0
+"""Seconds between two attempts to cancel a batch."""
 UNKNOWN_S = 3600.0
 """Seconds in which a batch unknown to the provider may be too new. Source: anthropic-sdk-python#1432."""
 SETTLED_S = 60.0
@@ -255,7 +258,7 @@ class Batcher:
             if batch.never_created and batch.failed is not None:  # the retry policy decides
                 raise _uncreated(batch.failed)
             _look_again(batch.waiting.values())
-        except CallError as error:
+        except (CallError, LedgerError) as error:  # what the ledger cannot take stays in the batch for the next run
             self._watched.pop(batch.row, None)
             if isinstance(error, Rejected) and error.status is None and batch.id is not None:
                 # Nothing was sent now, but the batch was: it is billed, and stays open for the next look.
@@ -366,13 +369,16 @@ class Batcher:
     async def _maybe_give_up(self, batch: _Watched) -> None:
         left_s = self._left_s()
         if left_s is not None and left_s <= 0 and not batch.given_up:
-            await self._batches.cancel(batch.id or "")
+            try:
+                await self._batches.cancel(batch.id or "")
+            except CallError:  # such as of a batch that has just ended: until it is cancelled its answers are bought
+                return
             batch.given_up = True
             batch.look_s = 1.0
 
     async def _pause(self, batch: _Watched, pause_s: float) -> None:
         left_s = None if batch.given_up else self._left_s()
-        await asyncio.sleep(pause_s if left_s is None else min(pause_s, max(left_s, 0.0)))
+        await asyncio.sleep(pause_s if left_s is None else min(pause_s, max(left_s, LEAST_PAUSE_S)))
 
     async def _read(self, batch: _Watched) -> dict[str, BatchItem]:
         found: dict[str, BatchItem] = {}
@@ -381,7 +387,8 @@ class Batcher:
                 await asyncio.sleep(min(2.0**number, batch.look_s or LAST_LOOK_S))
             try:
                 async for one in self._batches.items(batch.id or ""):
-                    found[one.id] = one
+                    if one.answer is not None or one.id not in found:  # an answer is billed, whatever else is said
+                        found[one.id] = one
             except CallError as error:
                 _raise_refusal(error)
                 batch.why = str(error).rstrip(".")
@@ -392,8 +399,6 @@ class Batcher:
     async def _collect(self, batch: _Watched, state: BatchState, found: dict[str, BatchItem]) -> None:
         answered = frozenset(name for name, one in found.items() if one.answer is not None and name in batch.names)
         nobodys = [(name, one.answer) for name, one in found.items() if name in answered - batch.waiting.keys()]
-        kept = ((name, answer) for name, answer in nobodys if answer is not None)
-        self._book.keep(kept, batch.planned_at)
         self._watched.pop(batch.row, None)
         again: list[_Item] = []
         for name, item in batch.waiting.items():
@@ -412,11 +417,12 @@ class Batcher:
             why = f"The results of the batch {batch.id} cannot be read: {batch.why}"
         why = f"{why}. The next run reads them again."
         _fail(lost, NotInBatch(why, again=False, billed=True))
+        _look_again(again)
+        self._book.keep(((name, answer) for name, answer in nobodys if answer is not None), batch.planned_at)
         if not lost and found.keys() >= batch.names:  # else the next to look reads them again
             took_s = None if state.cancelling or state.ended_at is None else state.ended_at - state.created_at
             took_s = None if took_s is None or math.isnan(took_s) else took_s
             self._over[batch.row] = _Over(batch.row, batch.planned_at, answered, took_s)
-        _look_again(again)
 
 
 def _goes_on(batches: Collection[_Watched]) -> str:

@@ -56,7 +56,7 @@ class Fate(NamedTuple):
         hidden_s: Seconds in which it is unknown at first.
         ends: How each of its requests may end, drawn from these.
         torn: How many readings of its results lack lines.
-        extra: What its results have besides: `twice` each line, `foreign` lines.
+        extra: What its results have besides: `twice` each line, `foreign` lines, `denied` each line by a later one.
         upload_s: Seconds until it arrives.
     """
 
@@ -280,10 +280,14 @@ class Batches:
         one.read += 1
         if one.fate.extra == "twice":
             names += names
-        if one.read <= one.fate.torn:
-            names = names[: len(names) // 2]
-        for name in names:
+        is_torn = one.read <= one.fate.torn
+        for name in names[: len(names) // 2] if is_torn else names:
             yield self._item(one, name)
+        if is_torn and one.fate.extra == "denied":
+            raise Unreachable("reset", sent=True)
+        if one.fate.extra == "denied":
+            for name in names:
+                yield BatchItem(name, error=Overloaded("busy", status=529), status=529)
         if one.fate.extra == "foreign" and one.read > one.fate.torn:
             yield BatchItem("somebody-elses", Answer("x", "end_turn", usage=Usage(1, output_tokens=1), model="m"))
 
@@ -303,6 +307,7 @@ class Batches:
     async def cancel(self, batch: str) -> None:
         """Cancel one."""
         await self.client.hop(0.1)
+        self._may_fail(f"cancel {batch}")
         self.server.cancel(self.server.sent[batch])
 
 

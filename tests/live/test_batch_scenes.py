@@ -92,7 +92,7 @@ FATES = st.builds(
     hidden_s=st.sampled_from([0.0, 0.0, 5.0, 40.0]),
     ends=st.one_of(st.just(("succeeded",)), st.sampled_from(ENDS).map(lambda one: ("succeeded", one))),
     torn=st.sampled_from([0, 0, 1]),
-    extra=st.sampled_from(["", "twice", "foreign"]),
+    extra=st.sampled_from(["", "twice", "foreign", "denied"]),
     upload_s=st.sampled_from([0.4, 0.4, 90.0]),
 )
 POLICIES = st.builds(
@@ -195,6 +195,14 @@ def test_a_batch_whose_upload_took_long_is_looked_for_as_long() -> None:
     world = play(ONE, [[Process()]], [Fate("unsaid", hidden_s=5.0, upload_s=90.0)], answer)
     assert 1 == len(world.server.sent)
     check(world)
+
+
+def test_what_is_tried_again_before_the_run_begins_is_sent_when_it_begins() -> None:
+    """Until the provider has said that it can, the run has no ledger, and an answer would be bought again."""
+    plan = am.Plan([am.Agent("s0", "s0", batch=False), am.Agent("s1", "s1")])
+    world = play(plan, [[Process(controls=((0.05, "skip", ["s0"]), (0.05, "retry", ["s0"])))]], [], answer)
+    check(world)
+    assert 2 == len(world.server.bought)
 
 
 def alone(plan: am.Plan, policy: am.Policy, fates: list[Fate], seed: int) -> World:

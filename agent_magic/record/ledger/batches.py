@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from agent_magic.errors import LedgerError
@@ -99,7 +100,7 @@ class BatchBook:
         self._write(sql, state, took_s, row)
 
     def keep(self, answers: Iterable[tuple[str, Answer]], planned_at: float) -> None:
-        """Store answers that no run waits for. Answers newer than the plan stay."""
+        """Store answers that no run waits for, or raise `LedgerError`. Answers newer than the plan stay."""
         rows: list[tuple[object, ...]] = []
         for name, answer in answers:
             try:
@@ -109,10 +110,13 @@ class BatchBook:
             if not self._has(key, ordinal, planned_at):
                 rows.append(answer_row(key, ordinal, answer, time.time()))
         if rows:
-            self._store.insert_many(INSERT_ANSWER, rows)
+            self._store.patiently(lambda: self._store.insert_many(INSERT_ANSWER, rows))
 
     def has_all(self, names: Iterable[str], planned_at: float) -> bool:
-        return all(self._has(*place_of(name), planned_at) for name in names)
+        """Return whether all answers are stored; False if that cannot be read, so that the next run looks again."""
+        with suppress(LedgerError):
+            return all(self._has(*place_of(name), planned_at) for name in names)
+        return False
 
     def _has(self, key: str, ordinal: int, since: float) -> bool:
         sql = "SELECT 1 FROM answers WHERE key = ? AND ordinal = ? AND bought_at >= ? LIMIT 1"
