@@ -179,7 +179,7 @@ def _change_of(record: RunRecord, what: object, trials: Sequence[Trial]) -> Chan
 
 def _of_setting(record: RunRecord, setting: Setting, target: str | None) -> dict[str, Any]:
     names = [one.result.name for one in answers_of(record, target)] if target else list(record.plan.names)
-    return setting.of_agents(names)
+    return {option: dict.fromkeys(names, value) for option, value in setting._asdict().items() if value is not None}
 
 
 def _of_row(row: Mapping[str, Any], plan: Plan) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.content import Attachment, Placed, Prompt, blocks_of, check_sizes
-from agent_magic.declare.each import firsts, group_of, groups_of, view_of
+from agent_magic.declare.each import firsts, groups_of, view_of
 from agent_magic.declare.options import INHERITED
 from agent_magic.declare.template import Template
 from agent_magic.declare.validation import check_name, compare_names
@@ -115,7 +115,7 @@ def with_contexts(contexts: Sequence[Context], agents: Sequence[Step], values: M
     if not contexts:
         return values
     by_name = {one.name: one for one in contexts}
-    own = set(map(group_of, agents))
+    own = {agent.name if agent.part is None else agent.part.group for agent in agents}
     for name, count in Counter(one.name for one in contexts).items():
         if count > 1:
             raise PlanError(f"Two contexts are named {name!r}. Rename one of them, or leave one out.")

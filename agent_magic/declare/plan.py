@@ -648,7 +648,7 @@ class Plan:
             if before is None or self.models[number] == self.models[self.index[before]]:
                 continue
             had, agent = self.models[self.index[before]], self.agents[number]
-            told = group_of(agent)
+            told = agent.name if agent.part is None else agent.part.group
             found[
                 f"{told}: {self.models[number]} goes on in a conversation of {had}; it cannot read what that has "
                 "thought, which is left out, and finds nothing of it in the cache"

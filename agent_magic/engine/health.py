@@ -175,7 +175,7 @@ def health_of(
 def record_health(record: RunRecord) -> Health:
     watch = Watch()
     watch.read(record.events)
-    now = record.latest_s
+    now = record.events[-1].at_s if record.events else 0.0
     return health_of(watch, now, limits=(), breakers=(), thresholds=Thresholds())
 
 

@@ -21,7 +21,7 @@ from agent_magic.engine.calls import Wanted
 from agent_magic.engine.contract import Need
 from agent_magic.engine.policy import batching_of
 from agent_magic.errors import AgentMagicError, Capped, DeclarationError, Escalated, InvalidAnswer, Refused
-from agent_magic.record.answer import CUT, PAUSED, TOOL_USE, TURNS, Usage
+from agent_magic.record.answer import CHARS_PER_TOKEN, CUT, PAUSED, TOOL_USE, TURNS, Usage
 from agent_magic.record.events import new_tuple
 from agent_magic.record.request import Message, Request, continued, going_on, read_blocks, rows_of, said, same_of
 
@@ -325,7 +325,7 @@ class PlanRequests:
         if self._bought is not None and self._bought.is_there(step, request):
             return Need(request.model, 0, 0, NOTHING, free=True)
         worst, least = (NOTHING, None) if counting is None else self._worst(step, request, counting)
-        tokens = request.estimated_text_tokens + OVERHEAD_TOKENS + self._attached(request)[0]
+        tokens = sum(map(len, request.texts())) // CHARS_PER_TOKEN + OVERHEAD_TOKENS + self._attached(request)[0]
         shared = self._shared(step, request)[0]
         keeps = request.goes_on and step not in self.checked and step not in self.asked_of
         keeps = keeps and self._policy.on_max_tokens != "fail"

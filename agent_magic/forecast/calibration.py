@@ -143,9 +143,9 @@ def _scenario_of(base: RunRecord, record: RunRecord) -> Scenario | None:
     if record.terms is None or base.terms is None or not set(record.plan.names) <= set(base.plan.names):
         return None
     number = base.plan.index
-    agents = record.steps
+    agents = zip(record.plan.agents, record.results, strict=True)
     changed = [(number[agent.name], agent.effort, _models_of(agent, result.model)) for agent, result in agents]
-    before = [_models_of(agent, result.model) for agent, result in base.steps]
+    before = [_models_of(agent, result.model) for agent, result in zip(base.plan.agents, base.results, strict=True)]
     limits = _limits_of(record.terms.after)
     return Scenario(
         policy_from(record.terms.policy),
@@ -168,7 +168,7 @@ def _row(prediction: Prediction, record: RunRecord) -> dict[str, Any]:
     forecast, measured = prediction.forecast, summarize(record)
     policy, dropped = forecast.scenario.policy, sorted(forecast.scenario.dropped)
     low_s, high_s = forecast.note.wall_range_s
-    asked = [(step, one.model) for step, one in record.steps]
+    asked = [(step, one.model) for step, one in zip(record.plan.agents, record.results, strict=True)]
     why = _left_out(record)
     wall_s, cost_usd = (None, None) if why else (measured.wall_s, measured.cost_usd)
     return {
@@ -216,7 +216,7 @@ def _is_of(base: RunRecord, scenario: Scenario, record: RunRecord) -> bool:
     if scenario.limits is not None and not _keeps(record.terms.after, scenario.limits):
         return False
     kept = [number for number in range(len(base.plan)) if number not in scenario.dropped]
-    agents = record.steps
+    agents = zip(record.plan.agents, record.results, strict=True)
     return len(kept) == len(record.plan) and all(
         _same(base, scenario, number, agent, result.model) for number, (agent, result) in zip(kept, agents, strict=True)
     )

@@ -12,7 +12,6 @@ from agent_magic.declare.answers.schema import told_by
 from agent_magic.declare.content import tokens_of
 from agent_magic.declare.flow import CONDITION, SKIPPED
 from agent_magic.declare.race import BEATEN
-from agent_magic.declare.units import plural
 from agent_magic.engine.admission.prefix import context_tokens
 from agent_magic.engine.pacing.limits import DIMENSIONS
 from agent_magic.engine.policy import Policy, batching_of, policy_from
@@ -23,7 +22,7 @@ from agent_magic.errors import DeclarationError
 from agent_magic.providers.anthropic import models as by_name
 from agent_magic.providers.anthropic.models import DEFAULT_URL, SPEEDS_FROM, USUAL_SPEED, speed_of, token_density
 from agent_magic.record.answer import CHARS_PER_TOKEN, ESCALATED, NOTHING_USED, TIMED, TOOL_USE, WITH_ANSWER
-from agent_magic.record.facts import Facts, stretches, tools_of
+from agent_magic.record.facts import Facts, stretches
 from agent_magic.record.history import Told
 from agent_magic.record.results import sharers_of
 from agent_magic.record.terms import Ceiling, Ceilings, ModelFacts, Terms
@@ -373,7 +372,7 @@ def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, 
             attempt.usage,
             attempt.price,
             attempt.status_code,
-            tools_of(calls),
+            ", ".join(dict.fromkeys(one.tool for one in calls)),
             sum(_seconds(one) for one in away if one.kind == "tool"),
             attempt.model if moved else "",
             by_batch,
@@ -546,7 +545,8 @@ class Speeds:
     def of(self, model: str) -> tuple[Timing, Basis, str]:
         known = self._known.get(model)
         if known is not None:
-            return known, "ledger", f"{model}: speed of {plural(known.answers, 'earlier answer')}"
+            answers = "1 earlier answer" if known.answers == 1 else f"{known.answers} earlier answers"
+            return known, "ledger", f"{model}: speed of {answers}"
         assumed = speed_of(model)
         if assumed is not None:
             words = f"{model}: speed of the {assumed.family} family in {SPEEDS_FROM}"
@@ -563,7 +563,8 @@ class Speeds:
     def change(self, old: str, new: str) -> tuple[float, float, Timing, Basis, str]:
         before, after = self._known.get(old), self._known.get(new)
         if before is not None and after is not None:
-            words = f"{new}: speed of {plural(after.answers, 'earlier answer')}"
+            answers = "1 earlier answer" if after.answers == 1 else f"{after.answers} earlier answers"
+            words = f"{new}: speed of {answers}"
             first = after.ttft_s / before.ttft_s if before.ttft_s > 0 else 1.0
             return first, after.pace / before.pace, after, "ledger", words
         was, will = speed_of(old), speed_of(new)

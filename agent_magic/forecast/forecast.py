@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.dag import Dag, build_dag
-from agent_magic.declare.each import group_of
 from agent_magic.declare.flow import is_reserved
 from agent_magic.declare.units import plural, seconds
 from agent_magic.engine.admission.pool import Key
@@ -342,7 +341,7 @@ class Forecaster:
         return found
 
     def _ranges(self, setting: _Setting, likely: Summary, later_s: float) -> tuple[Range, Range | None, int]:
-        wall, cost = likely.wall_s or 0.0, likely.cost_usd
+        wall, cost, peak = likely.wall_s or 0.0, likely.cost_usd, 0
         if self._imagined is not None:
             return self._between(self._imagined, setting, likely)
         modelled = setting.servers or (setting.changed and self.evidence.caught)
@@ -350,12 +349,14 @@ class Forecaster:
         wall_range = (max(0.0, wall - later_s) * (1 - off), wall * (1 + off))
         sure = all(work is None or work.is_sure for work in setting.works.agents) and not setting.scenario.outages
         if sure and not setting.batch_unknown:
-            return wall_range, _point(cost), 0
+            return wall_range, _point(cost), peak
         (fast, low_run), (slow, high_run) = self._play(setting, "low"), self._play(setting, "high")
-        low, high = summarize(low_run), summarize(high_run)
+        low, high, peak = summarize(low_run), summarize(high_run), max(fast.peak, slow.peak)
         ends = (low.wall_s or 0.0, high.wall_s or 0.0) if setting.batch_unknown else wall_range
         wall_range = (min(low.wall_s or 0.0, ends[0]), max(high.wall_s or 0.0, ends[1]))
-        return wall_range, _around(cost, low, high), max(fast.peak, slow.peak)
+        if cost is None or low.cost_usd is None or high.cost_usd is None:
+            return wall_range, None, peak
+        return wall_range, (min(low.cost_usd, cost), max(high.cost_usd, cost)), peak
 
     def _between(self, imagined: Imagined, setting: _Setting, likely: Summary) -> tuple[Range, Range | None, int]:
         """Return the ends of an imagined run, which are runs too; see `_ranges`."""
@@ -366,7 +367,10 @@ class Forecaster:
         )
         low, high = summarize(low_run), summarize(high_run)
         walls = min(low.wall_s or 0.0, wall), max(high.wall_s or 0.0, wall)
-        return walls, _around(cost, low, high), max(fast.peak, slow.peak)
+        peak = max(fast.peak, slow.peak)
+        if cost is None or low.cost_usd is None or high.cost_usd is None:
+            return walls, None, peak
+        return walls, (min(low.cost_usd, cost), max(high.cost_usd, cost)), peak
 
     def played(self, scenario: Scenario, policy: Policy, end: End) -> tuple[Played, RunRecord]:
         return self._play(self._setting(scenario, policy)[0], end)
@@ -511,12 +515,6 @@ def _has_no_time(work: Work | None) -> bool:
     return work is not None and not work.is_task and any(one.batch_s is None for one in work.tries)
 
 
-def _around(cost: float | None, low: Summary, high: Summary) -> Range | None:
-    if cost is None or low.cost_usd is None or high.cost_usd is None:
-        return None
-    return min(low.cost_usd, cost), max(high.cost_usd, cost)
-
-
 def _point(value: float | None) -> Range | None:
     return None if value is None else (value, value)
 
@@ -626,7 +624,7 @@ class _Deciding:
 
     def _tell(self, step: int, now: Left | None, *, decided: bool) -> None:
         agent = self._plan.agents[step]
-        name = group_of(agent)
+        name = agent.name if agent.part is None else agent.part.group
         if now is not None:
             self._words[f"{name}: left out then ({now.why})"] = None
             return

@@ -242,7 +242,8 @@ def open_s(
             more_s = wall_s(at, model, model) - likely_s
             low, high = max(low, -more_s), max(high, more_s)
         if most[at] > known.most:  # it may be that it does no more at once than it was seen to do
-            for capped, model in known.capped():
+            for model in known.open:
+                capped = model._replace(slots=min(model.slots, max(1, known.most)))
                 high = max(high, wall_s(at, capped, model) * CROWDED - likely_s)
     return low, high
 
@@ -337,25 +338,25 @@ class KnownServers:
 
     def stretch(self, at: At, model: Server) -> tuple[float, float]:
         """Return a model's needs relative to the likely ones, before and after the first token."""
-        before, after = self._sums(at, model)
-        usual_before, usual_after = self._sums(at, self.fits[at].likely)
+        sums: list[tuple[float, float]] = []
+        for each in (model, self.fits[at].likely):
+            needs = [one for _, run in self._seen[at] for one in run.needs(each)]
+            sums.append((sum(one.before_s for one in needs), sum(one.after_s for one in needs)))
+        (before, after), (usual_before, usual_after) = sums
         return (before / usual_before if usual_before else 1.0), (after / usual_after if usual_after else 1.0)
 
     def needs(self, at: At, model: Server) -> tuple[float, float]:
-        before_s, after_s = self._sums(at, self.fits[at].likely)
+        needs = [one for _, run in self._seen[at] for one in run.needs(self.fits[at].likely)]
+        before_s, after_s = sum(one.before_s for one in needs), sum(one.after_s for one in needs)
         before, after = self.stretch(at, model)
         total_s = (before_s + after_s) or 1.0
         return before * before_s / total_s, after * after_s / total_s
-
-    def _sums(self, at: At, model: Server) -> tuple[float, float]:
-        needs = [one for _, run in self._seen[at] for one in run.needs(model)]
-        return sum(one.before_s for one in needs), sum(one.after_s for one in needs)
 
     def plausible(self, at: At, most: int) -> list[tuple[Server, Server]]:
         known = self.fits[at]
         found = [(one, one) for one in known.open]
         if most > known.most:  # it may be that it does no more at once than it was seen to do
-            found += known.capped()
+            found += [(one._replace(slots=min(one.slots, max(1, known.most))), one) for one in known.open]
         return found
 
     def open_s(

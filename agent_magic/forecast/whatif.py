@@ -21,7 +21,7 @@ from agent_magic.forecast.evidence import OTHERS, facts_of
 from agent_magic.forecast.forecast import Forecaster, Scenario
 from agent_magic.forecast.provider import Outage
 from agent_magic.measure.frames import make_frame
-from agent_magic.measure.metrics import lacking, ratio, summarize, with_speedup
+from agent_magic.measure.metrics import summarize, with_speedup
 from agent_magic.record.prices import Prices, checked_prices, listed_models, near_model
 
 if TYPE_CHECKING:
@@ -102,11 +102,11 @@ def _compared_rows(forecaster: Answering) -> tuple[dict[str, Any], dict[str, Any
     asked = scenarios_of(forecaster, {})[0]
     bought = {**_policy_row(forecaster, asked), **_number_row(forecaster.forecast(asked.scenario), forecaster)}
     totals = summarize(forecaster.record)
+    numbers = {name: getattr(totals, name) for name in NUMBERS if hasattr(totals, name)}
     alone = dict.fromkeys(("wall_low_s", "wall_high_s"), totals.wall_s)
     alone |= dict.fromkeys(("cost_low_usd", "cost_high_usd"), totals.cost_usd)
     none = {"cost_multiple": None, "limited_by": totals.limited_by or None, "basis": "measured", "assumed": None}
-    as_it_was = {**bought, **_numbers(totals), **alone, **none, ANSWERS: reused(forecaster.record)}
-    return as_it_was, {**bought, ANSWERS: AS_IF}
+    return {**bought, **numbers, **alone, **none, ANSWERS: reused(forecaster.record)}, {**bought, ANSWERS: AS_IF}
 
 
 def reused(record: RunRecord) -> str:
@@ -126,7 +126,7 @@ def nearby(record: RunRecord, models: Sequence[str]) -> dict[str, Any]:
     # Models are left out for more than 300 steps, since each scenario takes time.
     most = len(record.plan)
     small = most <= _MOST_COMPARED
-    used = {models_text(step, one.model) for step, one in record.steps}
+    used = {models_text(step, one.model) for step, one in zip(record.plan.agents, record.results, strict=True)}
     return {
         "model": [None, *(model for model in models if {model} != used)] if small else [None],
         "concurrency": [number for number in ((1, 2, 4, 8, 16) if small else (1, 4, 16)) if number <= most] or [1],
@@ -134,7 +134,7 @@ def nearby(record: RunRecord, models: Sequence[str]) -> dict[str, Any]:
 
 
 def recorded_models(record: RunRecord, apart: Container[str] = ()) -> str:
-    steps = record.steps
+    steps = zip(record.plan.agents, record.results, strict=True)
     return ", ".join(
         sorted({models_text(step, one.model) for step, one in steps if one.model and one.name not in apart})
     )
@@ -183,7 +183,7 @@ def rows_frame(found: Rows, forecaster: Answering) -> pd.DataFrame:
         unchanged=unchanged,
         recorded={"wall_s": summary.wall_s, "cost_usd": summary.cost_usd},
         planned=_planned(forecaster),
-        lacking=lacking(summary),
+        lacking=summary.steps - summary.succeeded - summary.capped - summary.left_out,
     )
 
 
@@ -245,17 +245,13 @@ def _text(value: object) -> Any:
     return "off" if value is False else value if known else str(value)
 
 
-def _numbers(totals: Summary) -> dict[str, Any]:
-    return {name: getattr(totals, name) for name in NUMBERS if hasattr(totals, name)}
-
-
 def _number_row(found: Forecast, forecaster: Answering) -> dict[str, Any]:
     totals, cost = found.totals, found.totals.cost_usd
     alone = forecaster.record.bases.get("one agent")
     low, high = found.note.cost_range_usd or (None, None)
     return {
-        **_numbers(totals),
-        "cost_multiple": None if alone is None else ratio(cost, alone.cost_usd),
+        **{name: getattr(totals, name) for name in NUMBERS if hasattr(totals, name)},
+        "cost_multiple": cost / alone.cost_usd if cost is not None and alone is not None and alone.cost_usd else None,
         "limited_by": totals.limited_by or None,
         "wall_low_s": found.note.wall_range_s[0],
         "wall_high_s": found.note.wall_range_s[1],
@@ -614,7 +610,7 @@ def _simulated(record: RunRecord) -> OneByOne | None:
     pairs = list(zip(_ends_s(slow.record), _ends_s(record), strict=True))
     return OneByOne(
         slow.wall_s,
-        tuple(ratio(slow_s, fast_s) for slow_s, fast_s in pairs),
+        tuple(slow_s / fast_s if slow_s is not None and fast_s else None for slow_s, fast_s in pairs),
         tuple(slow_s - fast_s if slow_s is not None and fast_s else None for slow_s, fast_s in pairs),
     )
 

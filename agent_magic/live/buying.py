@@ -17,6 +17,7 @@ from agent_magic.engine.retry import failure_of
 from agent_magic.errors import LedgerError, NotConnected, NotInBatch, Rejected, Unreachable
 from agent_magic.providers.capabilities import check_request
 from agent_magic.record.answer import (
+    CHARS_PER_TOKEN,
     NOTHING_USED,
     PAID_BEFORE,
     SOURCES,
@@ -97,7 +98,7 @@ def _estimate(usage: Usage, request: Request, arrived: int, rule: TokenRule | No
     made = min(max(usage.output_tokens or 0, arrived), request.most_output_tokens)
     if 0 < (usage.total_input_tokens or 0) <= MOST_INPUT_TOKENS:
         return replace(usage, output_tokens=made, estimated=True)
-    size = request.estimated_text_tokens + OVERHEAD_TOKENS
+    size = sum(map(len, request.texts())) // CHARS_PER_TOKEN + OVERHEAD_TOKENS
     size += tokens_of(request.files, rule)[0] if request.files else 0
     return Usage(size, output_tokens=made, searches=usage.searches, estimated=True)
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.answers.reading import plain
-from agent_magic.declare.each import group_of
 from agent_magic.declare.flow import MISSING
 from agent_magic.declare.task import Task
 from agent_magic.declare.user_code import reason_of, run_user_code
@@ -115,7 +114,7 @@ class Caller:
 
     def _tell_cut(self, step: int, doubt: Doubt) -> None:
         task = self._record.plan.agents[step]
-        name = group_of(task)
+        name = task.name if task.part is None else task.part.group
         if isinstance(task, Task) and name not in self._repeated:
             self._repeated.add(name)
             self._say(
@@ -261,7 +260,7 @@ class Caller:
         if any(takes[name] == UNKNOWN for name in self._record.plan.takes(step)):
             return None
         if step not in self._task_keys:
-            name = group_of(task)
+            name = task.name if task.part is None else task.part.group
             same = _digest(["task", self._record.plan.name, name, task.source_sha, *sorted(takes.items())])
             self._task_keys[step] = _digest([same, self._alike[same]])
             self._alike[same] += 1

@@ -59,7 +59,10 @@ def compared(a: RunRecord, b: RunRecord) -> pd.DataFrame:
 def differences(a: RunRecord, b: RunRecord) -> list[dict[str, Any]]:
     """Return the rows of `compared` without `(all)`, as plain values."""
     first, second = ({one.name: one for one in run.results} for run in (a, b))
-    models = [{one.name: models_text(step, one.model) for step, one in run.steps} for run in (a, b)]
+    models = [
+        {one.name: models_text(step, one.model) for step, one in zip(run.plan.agents, run.results, strict=True)}
+        for run in (a, b)
+    ]
     return [
         {
             **_row(first.get(name), second.get(name)),
@@ -156,7 +159,10 @@ def _asked(result: AgentResult | None) -> tuple[str, str, str] | None:
 
 
 def _tokens(result: AgentResult | None) -> int | None:
-    return result.usage.total_tokens if result is not None and result.attempts else None
+    if result is None or not result.attempts:
+        return None
+    given, made = result.usage.total_input_tokens, result.usage.output_tokens
+    return None if given is None or made is None else given + made
 
 
 def _any(changes: Iterable[bool | None]) -> bool | None:

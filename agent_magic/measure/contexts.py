@@ -70,7 +70,7 @@ def contexts_frame(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] 
 
 def shared_contexts(record: RunRecord, prices: Prices | Mapping[str, TokenPrice] | None = None) -> tuple[Shared, ...]:
     groups: dict[tuple[str, str], list[AgentResult]] = {}
-    for agent, result in record.steps:
+    for agent, result in zip(record.plan.agents, record.results, strict=True):
         if agent.context is not None:
             groups.setdefault((agent.context, result.model), []).append(result)
     if not groups:

@@ -77,7 +77,7 @@ def each_frame(record: RunRecord, *groups: str) -> pd.DataFrame:
         if not isinstance(group, str) or group not in plan.groups:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UnknownGroup(group, known=plan.groups)
     members = {group: plan.groups[group] for group in groups}
-    used = {*record.used}
+    used = {number for number, one in enumerate(record.results) if one.status != "unused"}
     members = {group: {item: of[item] for item in of if of[item] in used} for group, of in members.items()}
     items = sorted({item for numbers in members.values() for item in numbers})
     firsts = [plan.agents[next(iter(plan.groups[group].values()))].part for group in groups]

@@ -7,6 +7,7 @@ possible. Only frames made here are a `RunFrame`, which a notebook shows short.
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib
 import importlib.util
 import json
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from agent_magic.declare.options import AGENT, AUTO, SENT
 from agent_magic.declare.units import plural
-from agent_magic.declare.values import sha256_of
 from agent_magic.errors import AgentMagicError
 from agent_magic.measure.metrics import (
     cost_mark,
@@ -156,7 +156,8 @@ class _Table(NamedTuple):
 def agents_frame(record: RunRecord, speedups: Speedups | None = None) -> pd.DataFrame:
     table = _agents(record)
     if speedups is not None:
-        for row, number in zip(table.rows, record.used, strict=True):
+        used = [number for number, result in enumerate(record.results) if result.status != "unused"]
+        for row, number in zip(table.rows, used, strict=True):
             row["speedup"], row["saved_s"] = speedups.speedups[number], speedups.saved_s[number]
     frame = frame_of(*table, record)
     frame.attrs |= on_the_run(record, "run.texts has the answers, run.advise() advice")
@@ -357,7 +358,7 @@ def fingerprint(record: RunRecord, *, texts: bool = True) -> dict[str, str]:
     found = {name: one.text(left_out) for name, one in tables.items()}
     if texts:
         found["texts"] = repr([(result.name, result.text) for result in record.rows])
-    return {name: sha256_of(text) for name, text in found.items()}
+    return {name: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for name, text in found.items()}
 
 
 def make_frame(rows: Iterable[Mapping[str, Any]], dtypes: Mapping[str, str], **attrs: Any) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from agent_magic.measure.intervals import mean_interval
 from agent_magic.measure.server_fit import OURS, limit_of_run
-from agent_magic.record.answer import WITH_ANSWER, add_usage, total_tokens, total_usd
+from agent_magic.record.answer import WITH_ANSWER, total_tokens, total_usd
 from agent_magic.record.facts import Facts
 from agent_magic.record.phases import phases_of
 
@@ -146,14 +146,13 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
     path, critical_path_s = longest_chain(record, work)
     wall_s = wall_time_s(results, now_s)
     timed = not record.served  # reused answers take no time
-    mean, bound = (ratio(agent_s, wall_s), ratio(agent_s, critical_path_s)) if timed else (None, None)
-    efficiency = ratio(mean, bound)
+    mean, bound = (_ratio(agent_s, wall_s), _ratio(agent_s, critical_path_s)) if timed else (None, None)
+    efficiency = _ratio(mean, bound)
     judged = timed and not record.cut and any(result.status == "succeeded" for result in results)
     verdict = judge(agent_s, critical_path_s, wall_s) if judged else None
     statuses = Counter(result.status for result in results)
     left_out = sum(result.is_left_out for result in results) - statuses["unused"]
-    used = add_usage(usages := [result.usage for result in results])
-    moved = Counter(result.moved_by for result in results)
+    usages, moved = [result.usage for result in results], Counter(result.moved_by for result in results)
     cost_usd = total_cost(results)
     needed = len(results) - statuses["unused"] - left_out
     alone, sequence = record.bases.get("one agent"), record.bases.get("one after another")
@@ -173,10 +172,10 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         verdict=verdict,
         limited_by=_limited_by_all(record, _limited_by(results, verdict, efficiency, chained=chained)),
         queued_s=sum(result.queued_s or 0.0 for result in results),
-        input_tokens=used.input_tokens,
-        cache_read_tokens=used.cache_read_tokens,
-        cache_write_tokens=used.cache_write_tokens,
-        output_tokens=used.output_tokens,
+        input_tokens=total_tokens(usage.input_tokens for usage in usages),
+        cache_read_tokens=total_tokens(usage.cache_read_tokens for usage in usages),
+        cache_write_tokens=total_tokens(usage.cache_write_tokens for usage in usages),
+        output_tokens=total_tokens(usage.output_tokens for usage in usages),
         tokens=total_tokens(count for usage in usages for count in (usage.total_input_tokens, usage.output_tokens)),
         cost_usd=cost_usd,
         cost_mark=cost_mark(results),
@@ -196,7 +195,7 @@ def summarize(record: RunRecord, now_s: float | None = None) -> Summary:
         source=source_of(record),
         cut=record.cut,
         why=_why(results),
-        success_rate=ratio(statuses["succeeded"], needed) if record.ended_s is not None else None,
+        success_rate=_ratio(statuses["succeeded"], needed) if record.ended_s is not None else None,
         slots=None if record.terms is None else record.terms.policy.get("concurrency"),
         cost_multiple=multiple,
         cost_multiple_low=low,
@@ -213,7 +212,7 @@ def _multiple(cost_usd: float | None, alone: Base | None) -> tuple[float | None,
 
     Source: the interval of a mean on the scale of its logarithm, by the delta method, so that no end is below 0.
     """
-    found = None if alone is None else ratio(cost_usd, alone.cost_usd)
+    found = None if alone is None else _ratio(cost_usd, alone.cost_usd)
     if found is None or alone is None or len(alone.made) < 2:
         return found, None, None
     mean = mean_interval([cost for _, cost in alone.made.values() if cost is not None])
@@ -222,7 +221,7 @@ def _multiple(cost_usd: float | None, alone: Base | None) -> tuple[float | None,
 
 
 def with_speedup(summary: Summary, sequential_s: float, basis: SpeedupBasis, over: str = "sequential") -> Summary:
-    speedup = ratio(sequential_s, summary.wall_s)
+    speedup = _ratio(sequential_s, summary.wall_s)
     if not speedup:
         return summary
     return replace(
@@ -233,11 +232,6 @@ def with_speedup(summary: Summary, sequential_s: float, basis: SpeedupBasis, ove
         speedup_basis=basis,
         speedup_over=over,
     )
-
-
-def lacking(numbers: Summary) -> int:
-    """Return the number of steps that were needed and have no answer."""
-    return numbers.steps - numbers.succeeded - numbers.capped - numbers.left_out
 
 
 def source_of(record: RunRecord) -> str | None:
@@ -403,5 +397,5 @@ def wall_time_s(results: Sequence[AgentResult], now_s: float | None = None) -> f
     return max(ends) - min(starts) if starts and ends else None
 
 
-def ratio(part: float | None, whole: float | None) -> float | None:
+def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None

@@ -64,26 +64,21 @@ class CriticalPath(Shown):
     def _verdict(self) -> str:
         if not self.agents:
             return "no agent ran"
-        return f"the longest chain takes {self._length} · halving {self._saving}"
-
-    @property
-    def _length(self) -> str:
-        return seconds(self.length_s) + ("" if self.wall_s is None else f" of {seconds(self.wall_s)}")
-
-    @property
-    def _saving(self) -> str:
-        saves_s, agent = max(zip(self.halving_saves_s, self.agents, strict=True), key=lambda one: one[0])
-        return f"{agent} saves {seconds(saves_s)}"
+        of = "" if self.wall_s is None else f" of {seconds(self.wall_s)}"
+        best = max(range(len(self.agents)), key=lambda one: self.halving_saves_s[one])
+        saves = f"halving {self.agents[best]} saves {seconds(self.halving_saves_s[best])}"
+        return f"the longest chain takes {seconds(self.length_s)}{of} · {saves}"
 
     def __repr__(self) -> str:
         if not self.agents:
             return "CriticalPath: no agent ran"
-        return f"CriticalPath: {self._length}: {' -> '.join(timed_steps(self, MOST_NAMED))}. Halving {self._saving}."
-
-
-def timed_steps(path: CriticalPath, most: int) -> Sequence[str]:
-    steps = [f"{agent} {seconds(work)}" for agent, work in zip(path.agents, path.work_s, strict=True)]
-    return shortened(steps, most)
+        steps = [f"{agent} {seconds(work)}" for agent, work in zip(self.agents, self.work_s, strict=True)]
+        of = "" if self.wall_s is None else f" of {seconds(self.wall_s)}"
+        best = max(range(len(self.agents)), key=lambda one: self.halving_saves_s[one])
+        return (
+            f"CriticalPath: {seconds(self.length_s)}{of}: {' -> '.join(shortened(steps, MOST_NAMED))}. "
+            f"Halving {self.agents[best]} saves {seconds(self.halving_saves_s[best])}."
+        )
 
 
 def find_path(record: RunRecord, wall_s: float | None) -> CriticalPath:

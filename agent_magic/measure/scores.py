@@ -5,6 +5,7 @@ A grade is kept by request, answer text and row, so a run that reuses the answer
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 import math
 import re
@@ -20,13 +21,13 @@ from agent_magic.declare.task import Task
 from agent_magic.declare.units import dollars, plural
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.validation import find_name, is_number, same_name
-from agent_magic.declare.values import Row, as_item, digest, fingerprint, sha256_of
-from agent_magic.errors import AgentMagicError, DeclarationError, did_you_mean, shown_value
+from agent_magic.declare.values import Row, as_item, digest, fingerprint
+from agent_magic.errors import AgentMagicError, DeclarationError, NoValue, did_you_mean, shown_value
 from agent_magic.measure.frames import frame_of, on_the_run, table
 from agent_magic.measure.intervals import Interval, bounded_interval, mean_interval, share_interval
 from agent_magic.measure.metrics import total_cost
 from agent_magic.record.ledger.reviews import Graded
-from agent_magic.record.results import Returned, no_value
+from agent_magic.record.results import Returned
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +76,7 @@ class Answered(NamedTuple):
         """The graded value as plain data; raises `NoValue` or `InvalidAnswer` without one."""
         result = self.result
         if result.status != "succeeded":
-            raise no_value(result)
+            raise NoValue(result.name, (result.error or f"it is {result.status}").rstrip("."))
         return plain(_at(result.meaning, self.path))
 
     @property
@@ -139,7 +140,7 @@ def answer_key(record: RunRecord, result: AgentResult) -> str:
     if result.status != "succeeded" or not result.attempts:
         return f"{record.uid} {result.name}"
     asked = result.attempts[0].request.key(record.origin)
-    return sha256_of(f"{asked}\n{result.text}")
+    return hashlib.sha256(f"{asked}\n{result.text}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def answers_of(record: RunRecord, target: str) -> list[Answered]:

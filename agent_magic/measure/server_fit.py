@@ -89,10 +89,6 @@ class Fit(NamedTuple):
     most: int = 0
     pace: float | None = None
 
-    def capped(self) -> list[tuple[Server, Server]]:
-        """Return what is open as if it did no more at once than it was seen to do, beside itself."""
-        return [(one._replace(slots=min(one.slots, max(1, self.most))), one) for one in self.open]
-
 
 UNKNOWN: Final = Fit()
 

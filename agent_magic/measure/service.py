@@ -10,7 +10,7 @@ from agent_magic.declare.units import plural, seconds
 from agent_magic.declare.validation import is_number, names_of
 from agent_magic.errors import DeclarationError, PlanError, did_you_mean, shown_value
 from agent_magic.measure.frames import ALL, frame_of, make_frame, on_the_run, table
-from agent_magic.measure.metrics import ratio, summarize, total_cost
+from agent_magic.measure.metrics import summarize, total_cost
 from agent_magic.record.answer import WITHOUT_ANSWER
 from agent_magic.record.display import single_line
 from agent_magic.record.facts import ENOUGH, Facts, overlap, percentile
@@ -83,18 +83,18 @@ def _use(model: str, results: Sequence[AgentResult], wall_s: float | None, slots
     spans = Facts.of(results).spans
     busy_s = math.fsum(end - start for start, end in spans)
     peak, covered_s = overlap(spans)
-    mean = ratio(busy_s, wall_s)
+    mean = busy_s / wall_s if wall_s else None
     return {
         "model": model,
         "agents": len(results),
         "requests": len(spans),
         "busy_s": busy_s,
-        "utilization": ratio(covered_s, wall_s),
+        "utilization": covered_s / wall_s if wall_s else None,
         "peak": peak,
         "mean_concurrency": mean,
-        "slot_utilization": ratio(mean, slots),
-        "requests_per_min": ratio(60 * len(spans), wall_s),
-        "mean_s": ratio(busy_s, len(spans)),
+        "slot_utilization": mean / slots if mean is not None and slots else None,
+        "requests_per_min": 60 * len(spans) / wall_s if wall_s else None,
+        "mean_s": busy_s / len(spans) if spans else None,
         "cost_usd": total_cost(results),
     }
 
@@ -190,17 +190,19 @@ class _Facts:
     def succeeded(self, wanted: float) -> dict[str, Any]:
         n = sum(one.status not in {"pending", "queued", "running"} for one in self._results)
         lost = (one for one in self._results if one.status in WITHOUT_ANSWER)
-        why = _kinds(one.kind or one.status for one in lost)
+        kinds = Counter(one.kind or one.status for one in lost)
+        why = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(MOST_KINDS))
         return _share("agents that succeeded, at least", wanted, self._done, n, why, least=True)
 
     def errors(self, wanted: float) -> dict[str, Any]:
         facts = Facts.of(self._results)
-        why = _kinds(one.kind or one.status for one in facts.failed)
+        kinds = Counter(one.kind or one.status for one in facts.failed)
+        why = ", ".join(f"{number:,} {kind}" for kind, number in kinds.most_common(MOST_KINDS))
         return _share("requests that failed, below", wanted, len(facts.failed), len(facts.ended), why, least=False)
 
     def dollars(self, wanted: float) -> dict[str, Any]:
         cost, n = self._summary.cost_usd, len(self._results)
-        each = ratio(cost, n)
+        each = cost / n if cost is not None and n else None
         row = _row("dollars per job, below", wanted, each, "USD", n)
         if each is None or self._summary.cost_mark == "≥":
             return _unknown(row, "the price of a request is unknown")
@@ -219,10 +221,6 @@ class _Facts:
 
     def _why(self) -> str:
         return "nothing finished" if self._timed else "reused answers take no time"
-
-
-def _kinds(kinds: Iterable[str]) -> str:
-    return ", ".join(f"{number:,} {kind}" for kind, number in Counter(kinds).most_common(MOST_KINDS))
 
 
 def _share(target: str, wanted: float, count: int, n: int, missed: str, *, least: bool) -> dict[str, Any]:

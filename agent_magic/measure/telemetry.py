@@ -64,7 +64,7 @@ class Telemetry:
 
     def _trace(self, record: RunRecord, trace: Any, tracer: Any) -> None:
         began = int(record.began_at.timestamp() * NS_PER_S)
-        end_s = record.ended_s if record.ended_s is not None else record.latest_s
+        end_s = record.ended_s if record.ended_s is not None else record.events[-1].at_s if record.events else 0.0
         whole = tracer.start_span(
             f"invoke_workflow {record.plan.name}", start_time=began, attributes=_of_run(record), kind=_internal(trace)
         )

@@ -74,9 +74,6 @@ class Setting(NamedTuple):
         """Return the setting that a row of a frame names."""
         return cls(*(value if isinstance(value := row.get(name), str) else None for name in cls._fields))
 
-    def of_agents(self, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-        return {option: dict.fromkeys(names, value) for option, value in self._asdict().items() if value is not None}
-
     @property
     def label(self) -> str:
         """The setting in a few words."""
@@ -246,7 +243,8 @@ class Trial(Shown):
                 found.append("worse")
             else:
                 apart = next(self._from(place, {key: one for key, one in pairs.items() if best in key}))
-                found.append("as good" if self._is_equal(apart) else "undecided")
+                as_good = -self.margin <= apart.low and apart.high <= self.margin
+                found.append("as good" if as_good else "undecided")
         return found
 
     def racing(self) -> list[int]:
@@ -318,11 +316,8 @@ class Trial(Shown):
             elif place == other:
                 yield Interval(-found.value, -found.high, -found.low, found.n)
 
-    def _is_equal(self, apart: Interval) -> bool:
-        return -self.margin <= apart.low and apart.high <= self.margin
-
     def _is_decided(self, found: Interval) -> bool:
-        return found.low > 0 or found.high < 0 or self._is_equal(found)
+        return found.low > 0 or found.high < 0 or (-self.margin <= found.low and found.high <= self.margin)
 
     def _of_run(self, cost: float) -> float | None:
         if math.isnan(cost) or self.others_usd is None:

@@ -611,6 +611,10 @@ class Session:
             view.close()
 
 
+def shown_name(agent: Step) -> str:
+    return agent.name if agent.part is None else agent.part.group
+
+
 def _with_ancestors(declared: tuple[Step, ...], wanted: list[str]) -> tuple[Step, ...]:
     """Keep these agents and their ancestors."""
     by_name = {agent.name: agent for agent in declared}

@@ -59,7 +59,7 @@ REFUSALS: Mapping[str, Refusal] = {
 
 
 def needed_by(request: Request) -> Capabilities:
-    tools = request.tool_blocks
+    tools: list[dict[str, Any]] = read_blocks(request.tools) if request.tools.startswith("[") else []
     kinds = {one.kind for one in request.files}
     return Capabilities(
         tools=any("input_schema" in one for one in tools),

@@ -144,7 +144,7 @@ class Match:
 
     def __init__(self, plan: Plan, run: RecordedRun, *, timeout_s: float) -> None:
         self.plan, self.run = plan, run
-        self.record = _empty_record(plan, run)
+        self.record = RunRecord(plan, began_at=_began(run), models=map(model_of, plan.agents), origin="cassette")
         self.record.replays_simulation = run.simulated
         self.misses: dict[int, ReplayMiss] = {}
         self.unknown: set[int] = set()
@@ -318,21 +318,19 @@ class Deck:
         every = (one for run in self.cassette.runs for one in run.agents if one.calls)
         return {one.name: one.calls[0].started.request.model for one in every}
 
-    def _first_request(self, agent: str) -> Request | None:
+    def schema_of(self, agent: str) -> str:
         of_group = re.compile(rf"{re.escape(agent)}(_\d+)?")
         recorded = (one for run in self.cassette.runs for one in run.agents if of_group.fullmatch(one.name))
-        return next((one.calls[0].started.request for one in recorded if one.calls), None)
-
-    def schema_of(self, agent: str) -> str:
-        asked = self._first_request(agent)
-        found = "" if asked is None else asked.schema
+        found = next((one.calls[0].started.request.schema for one in recorded if one.calls), "")
         return found if found.startswith("{") else ""  # it may have been left out
 
     def tools_of(self, agent: str) -> Tools:
         """Return the recorded tools of an agent, or of its group, without functions."""
-        asked = self._first_request(agent)
+        of_group = re.compile(rf"{re.escape(agent)}(_\d+)?")
+        recorded = (one for run in self.cassette.runs for one in run.agents if of_group.fullmatch(one.name))
+        found = next((one.calls[0].started.request.tools for one in recorded if one.calls), "")
         try:
-            return recorded_tools(json.loads((asked and asked.tools) or "[]"))
+            return recorded_tools(json.loads(found or "[]"))
         except (AttributeError, KeyError, TypeError, ValueError):
             return Tools()  # they were left out
 
@@ -375,16 +373,12 @@ def _began(run: RecordedRun) -> datetime:
     return began if began.tzinfo is not None else began.replace(tzinfo=UTC)
 
 
-def _empty_record(plan: Plan, run: RecordedRun) -> RunRecord:
-    return RunRecord(plan, began_at=_began(run), models=map(model_of, plan.agents), origin="cassette")
-
-
 def recorded_run(plan: Plan, run: RecordedRun) -> RunRecord:
     """Return a recorded run for a plan with the same names and any prompts."""
     names = tuple(agent.name for agent in run.agents)
     if names != plan.names:
         raise CassetteError(f"The recording is of another plan: it has {names!r}, the plan {plan.names!r}.")
-    record = _empty_record(plan, run)
+    record = RunRecord(plan, began_at=_began(run), models=map(model_of, plan.agents), origin="cassette")
     events = [event for agent, found in enumerate(run.agents) for event in _events(agent, found)]
     for event in sorted(events, key=lambda one: one.at_s):
         record.add(event)

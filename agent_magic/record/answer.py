@@ -85,12 +85,6 @@ class Usage:
         return self.input_tokens + (self.cache_read_tokens or 0) + (self.cache_write_tokens or 0)
 
     @property
-    def total_tokens(self) -> int | None:
-        """Input and output, if both are known."""
-        given, made = self.total_input_tokens, self.output_tokens
-        return None if given is None or made is None else given + made
-
-    @property
     def is_unknown(self) -> bool:
         return self.total_input_tokens is None and self.output_tokens is None
 

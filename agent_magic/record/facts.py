@@ -112,10 +112,6 @@ class ToolCall(Timed["CallStarted", "CallEnded"]):
         return "" if self.ended is None else self.ended.result
 
     @property
-    def trace(self) -> str:
-        return "" if self.ended is None else self.ended.trace
-
-    @property
     def is_own(self) -> bool:
         """True if no response requested it: a task, a person's review, or saving an answer."""
         return not self.begun.id

@@ -117,7 +117,7 @@ class Span(NamedTuple):
 
 def spans_of(record: RunRecord) -> list[Span]:
     """Return spans by agent in plan order; open phases end at the last event."""
-    now_s = record.latest_s
+    now_s = record.events[-1].at_s if record.events else 0.0
     spans: list[Span] = []
     for result in record.results:
         asked = 1

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 from agent_magic.declare.answers.schema import schema_of, told_by
 from agent_magic.declare.content import Attachment, Placed, blocks_of, with_bytes
 from agent_magic.declare.values import sendable
-from agent_magic.record.answer import CHARS_PER_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -162,16 +161,8 @@ class Request(NamedTuple):
         """Maximum billed output. With tools of the API, a request has several answers in one."""
         if not self.tools:
             return self.max_tokens
-        return self.max_tokens * (SERVER_ROUNDS if any("input_schema" not in one for one in self.tool_blocks) else 1)
-
-    @property
-    def tool_blocks(self) -> list[dict[str, Any]]:
-        """Its tools as the API's blocks; none if they were left out of a recording."""
-        return read_blocks(self.tools) if self.tools.startswith("[") else []
-
-    @property
-    def estimated_text_tokens(self) -> int:
-        return sum(map(len, self.texts())) // CHARS_PER_TOKEN
+        tools: list[dict[str, Any]] = read_blocks(self.tools) if self.tools.startswith("[") else []
+        return self.max_tokens * (SERVER_ROUNDS if any("input_schema" not in one for one in tools) else 1)
 
     def texts(self) -> tuple[str, ...]:
         said = [one.content for one in self.messages]

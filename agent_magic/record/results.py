@@ -207,7 +207,7 @@ class AgentResult(Shown):
             InvalidAnswer: The class has changed since then, or the text was left out of a recording.
         """
         if self.status != "succeeded" and not self._kept:
-            raise no_value(self)
+            raise NoValue(self.name, (self.error or f"it is {self.status}").rstrip("."))
         if self.is_row and self.returns is not None:
             return self.returns.of_row(self.returned)
         if self.is_task:
@@ -397,10 +397,6 @@ class AgentResult(Shown):
         return self.work_s + (0.0 if self.finished_s is not None else sum(max(0.0, now_s - one) for one in open_s))
 
 
-def no_value(result: AgentResult) -> NoValue:
-    return NoValue(result.name, (result.error or f"it is {result.status}").rstrip("."))
-
-
 class ForecastNote(NamedTuple):
     """Makes a run's record a forecast.
 
@@ -568,7 +564,7 @@ class RunRecord:
         """Results with requests that the policy turned cheaper: another model or effort."""
         if self.terms is None or not self.terms.policy.get("degrade"):
             return []
-        asked = [(one, agent.effort) for agent, one in self.steps if one.attempts]
+        asked = [(one, agent.effort) for one, agent in zip(self.results, self.plan.agents, strict=True) if one.attempts]
         return [one for one, effort in asked if one.moved_by == "degraded" or one.attempts[-1].request.effort != effort]
 
     @property
@@ -577,23 +573,8 @@ class RunRecord:
         return ended and all(one.status in WITH_ANSWER or one.is_left_out for one in self.results)
 
     @property
-    def steps(self) -> Iterator[tuple[Step, AgentResult]]:
-        """The steps of the plan with their results."""
-        return zip(self.plan.agents, self.results, strict=True)
-
-    @property
     def rows(self) -> list[AgentResult]:
         return [one for one in self.results if one.status != "unused"]
-
-    @property
-    def used(self) -> list[int]:
-        """The numbers of the results in `rows`."""
-        return [number for number, one in enumerate(self.results) if one.status != "unused"]
-
-    @property
-    def latest_s(self) -> float:
-        """When its last event was."""
-        return self.events[-1].at_s if self.events else 0.0
 
     def measured(self, kind: Kind, base: Base) -> None:
         """Store a baseline: the same job, measured in another way."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from agent_magic.declare.units import count, dollars, plural, seconds, steps
 from agent_magic.engine.admission.budget import give_price
+from agent_magic.errors import shortened
 from agent_magic.forecast.evidence import SURE_BY
-from agent_magic.measure.path import timed_steps
 from agent_magic.record.display import single_line
 from agent_magic.record.reasons import limit
 from agent_magic.show.page import Column, Fold, Line, Page, Table, Words, cut
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from agent_magic.forecast.estimate.value import Estimate, Expected, Outlay, Pilot
+    from agent_magic.measure.path import CriticalPath
     from agent_magic.record.prices import Tariff
 
 MOST_ROWS = 40
@@ -87,19 +88,18 @@ def price_line(expected: Sequence[Expected], times: int = 1) -> str:
 
 
 def _cells(one: Expected) -> tuple[str, ...]:
-    took = MARKS[one.seconds_basis] + seconds(one.seconds.likely)
     if one.reused:
         return one.agent, "ledger", "ledger", "", "0.0 s", "$0", "$0"
     if one.shares:
-        return one.agent, "shared", "shared", "", took, "$0", "$0"
+        return one.agent, "shared", "shared", "", MARKS[one.seconds_basis] + seconds(one.seconds.likely), "$0", "$0"
     if one.is_task:
-        return one.agent, "task", "", "", took, "", ""
+        return one.agent, "task", "", "", MARKS[one.seconds_basis] + seconds(one.seconds.likely), "", ""
     return (
         one.agent,
         MARKS[one.basis] + count(one.input_tokens),
         MARKS[one.output_basis] + count(one.output_tokens),
         f"{count(one.output.low)}–{count(one.output.high)}",
-        took,
+        MARKS[one.seconds_basis] + seconds(one.seconds.likely),
         dollars(one.cost_usd),
         dollars(one.most_usd),
     )
@@ -139,12 +139,11 @@ def _group_cells(group: Sequence[Expected]) -> tuple[str, ...]:
 
 def _facts(estimate: Estimate) -> list[tuple[str, str]]:
     cost, wall_s, path = estimate.cost or (None, None, None), estimate.wall_s, estimate.critical_path
-    way = " → ".join(timed_steps(path, MOST_STEPS))
     facts = {
         "dollars": f"{dollars(cost[0])} low, {dollars(cost[1])} expected, {dollars(cost[2])} high; "
         f"at most {dollars(estimate.most_usd)} if every answer fills its max_tokens",
         "seconds": f"{seconds(wall_s.low)} low, {seconds(wall_s.likely)} expected, {seconds(wall_s.high)} high",
-        "critical path": f"{way}, {seconds(path.length_s)} together" if path.agents else "",
+        "critical path": f"{_steps(path)}, {seconds(path.length_s)} together" if path.agents else "",
         "limited by": limit(estimate.limited_by) if estimate.limited_by else "",
         "identical": f"{'; '.join(estimate.identical)}; the same request is bought once" if estimate.identical else "",
         "reused": f"{estimate.reused} of {plural(len(estimate.expected), 'answer')}, at $0" if estimate.reused else "",
@@ -153,6 +152,11 @@ def _facts(estimate: Estimate) -> list[tuple[str, str]]:
         "based on": estimate.stands_on,
     }
     return [(name, words) for name, words in facts.items() if words]
+
+
+def _steps(path: CriticalPath) -> str:
+    steps = [f"{name} {seconds(took)}" for name, took in zip(path.agents, path.work_s, strict=True)]
+    return " → ".join(shortened(steps, MOST_STEPS))
 
 
 def _reach(estimate: Estimate) -> str:

@@ -17,7 +17,7 @@ from agent_magic.errors import Rejected
 from agent_magic.live.people import LATE, NOBODY
 from agent_magic.measure.compare import bought_again
 from agent_magic.measure.contexts import shared_contexts
-from agent_magic.measure.metrics import cost_mark, lacking, summarize
+from agent_magic.measure.metrics import cost_mark, summarize
 from agent_magic.record.answer import PAID_BEFORE, total_usd
 from agent_magic.record.facts import APPROVAL, SAVE
 from agent_magic.record.ledger.base import IN_DOUBT
@@ -106,7 +106,7 @@ def _failed(record: RunRecord, price: str) -> _Next | None:
 
 
 def _cut(numbers: Summary) -> _Next | None:
-    left = lacking(numbers)
+    left = numbers.steps - numbers.succeeded - numbers.capped - numbers.left_out
     if not left:
         return None
     happened = ", ".join(["stopped" if numbers.cut else "ended", f"{numbers.steps - left:,} kept", *troubles(numbers)])

@@ -163,7 +163,7 @@ def run_text(record: RunRecord, *, timings: bool = True) -> str:
     head = run_line(record) if timings else _stable_head(record)
     names = {_group_of(plan, number) or agent.name for number, agent in enumerate(plan.agents)}
     width = min(32, max(map(len, names), default=0))
-    used = {*record.used}
+    used = {number for number, one in enumerate(record.results) if one.status != "unused"}
 
     words, capped = [STATES[state].word for state in states_of(record)], capped_steps(record)
 

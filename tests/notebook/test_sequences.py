@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import hashlib
 import json
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
 
 from agent_magic.errors import Rejected
 from agent_magic.notebook import AgentMagics
@@ -26,13 +28,18 @@ AGAIN = "again "
 """How a prompt begins that is meant to be asked several times."""
 
 
+def asked(request: Any) -> tuple[str, ...]:
+    """What has to be asked again for an edit to hold."""
+    return request.prompt, request.model, request.system or ""
+
+
 class Hashing(Provider):
     """Answers with what a hash of the request says, in words, a number or a list; keeps what was bought."""
 
     capabilities = EVERYTHING
     endpoint, credentials, is_limited, price_list = "hashing", None, False, None
 
-    def __init__(self, edits: dict[str, str] | None = None) -> None:
+    def __init__(self, edits: dict[tuple[str, ...], str] | None = None) -> None:
         self.edits = edits or {}
         self.bought, self.asked = Counter[str](), 0
         self.fails: Random | None = None
@@ -47,7 +54,7 @@ class Hashing(Provider):
         if self.fails is not None and self.fails.random() < 0.5:
             raise Rejected("no", status=400)
         stream.replied(200)
-        text = self.edits.get(request.prompt, told[:6])
+        text = self.edits.get(asked(request), told[:6])
         if request.schema:
             number = int(told[0], 16)
             text = json.dumps({"value": [*told[: number % 4]] if "array" in request.schema else number})
@@ -60,7 +67,7 @@ class Notebook:
 
     def __init__(self, provider: Hashing, values: dict[str, Any], ledger: str = ":memory:") -> None:
         self.provider = provider
-        self.magics = AgentMagics(InteractiveShell())
+        self.magics = AgentMagics(InteractiveShell(config=Config({"HistoryManager": {"enabled": False}})))
         self.magics.ledger = ledger
         self.values(values)
         self.magics.shell.user_ns["provider"] = provider
@@ -80,8 +87,9 @@ class Notebook:
             self.magics.agent(line, body)
 
     def close(self) -> None:
-        """End the kernel."""
+        """End the kernel; thousands of shells would take an hour to end with the process."""
         self.magics.session.close()
+        atexit.unregister(self.magics.shell.atexit_operations)
 
 
 def drawn_cell(chance: Random, name: str, declared: list[str]) -> tuple[str, str]:
@@ -122,7 +130,7 @@ class Person:
         self.chance, self.folder = Random(seed), folder
         self.cells: dict[str, tuple[str, str]] = {}
         self.values: dict[str, Any] = {"topic": "t0", "rows": ["r0", "r1"]}
-        self.edits: dict[str, str] = {}
+        self.edits: dict[tuple[str, ...], str] = {}
         self.provider, self.last = Hashing(), None
         self.book = self.opened()
 
@@ -151,10 +159,9 @@ class Person:
         del self.cells[name]
 
     def restart(self) -> None:
-        """Restart the kernel and run the cells; edited answers were the kernel's."""
+        """Restart the kernel and run the cells."""
         self.book.close()
         self.book, self.last = self.opened(), None
-        self.edits.clear()
         self.book.declare(self.cells)
 
     def lose_and_find_the_server(self) -> None:
@@ -190,7 +197,7 @@ class Person:
         if texts:
             one, text = self.chance.choice(texts), f"edited {self.chance.randint(0, 9)}"
             self.book.magics.agents_cell(f"edit {one.name}", text)
-            self.edits[one.attempts[-1].request.prompt] = text
+            self.edits[asked(one.attempts[-1].request)] = text
 
     def run(self) -> None:
         """Run all or one, beside a fresh notebook."""

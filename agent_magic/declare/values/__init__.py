@@ -36,17 +36,7 @@ from agent_magic.declare.values.contents import (
 )
 from agent_magic.declare.values.items import Row, as_item, items_now, read_items
 from agent_magic.declare.values.jsons import as_json, as_plain
-from agent_magic.declare.values.packing import (
-    DIGITS,
-    SCALARS,
-    digest,
-    fingerprint,
-    pack,
-    packed_key,
-    sha256_of,
-    unpack,
-    unpacked,
-)
+from agent_magic.declare.values.packing import DIGITS, SCALARS, digest, fingerprint, pack, packed_key, unpack, unpacked
 from agent_magic.declare.values.pictures import (
     PDF,
     as_attachment,

@@ -79,12 +79,8 @@ def fingerprint(value: object) -> str:
     return "" if found is None else digest(found)
 
 
-def sha256_of(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
 def digest(text: str) -> str:
-    return sha256_of(text)[:DIGITS]
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGITS]
 
 
 def _count(value: Any) -> int:

@@ -290,7 +290,8 @@ class Gate:
         if self._breakers is not None and agent not in self._batched:
             self._breakers.ended(agent, self._breaker_of(agent), bad=bad, usd=cost_usd, now=now)
         if self._budget is not None or self._prefixes is not None:
-            total = used.total_tokens
+            read_in, made = used.total_input_tokens, used.output_tokens
+            total = None if read_in is None or made is None else read_in + made
             if self._budget is not None:
                 self._budget.settle(agent, cost_usd, total if is_final else None)
             if self._prefixes is not None:

@@ -133,7 +133,7 @@ def by_grades(outlook: Outlook) -> Finding | None:
 
 def _other(outlook: Outlook, here: Graded, there: Graded) -> Finding:
     setting, names = there.setting, there.names
-    apply = setting.of_agents(names)
+    apply = {option: dict.fromkeys(names, value) for option, value in setting._asdict().items() if value is not None}
     numbers = outlook.record.plan.numbers(names)
     models = dict.fromkeys(numbers, setting.model) if setting.model else {}
     efforts = dict.fromkeys(numbers, setting.effort) if setting.effort else {}
@@ -377,7 +377,7 @@ def room_for_answers(outlook: Outlook) -> Finding | None:
     more = changed.totals.succeeded - outlook.as_it_was.totals.succeeded
     if more <= 0 and not pays(outlook, changed):
         return None
-    names = outlook.names_of(lower)
+    names = list(dict.fromkeys(outlook.names[number] for number in lower))
     most = max(outlook.seen[number].max_tokens for number in lower)
     measured = (
         f"The longest answer of {some_of(names)} has {max(longest[name] for name in names):,} tokens, "
@@ -414,7 +414,7 @@ def high_effort(outlook: Outlook) -> Finding | None:
     best = outlook.saves_usd(changed) if tried else None if least is None else total - least[0]
     if not cheapens(outlook, best):
         return None
-    names = outlook.names_of(thought)
+    names = list(dict.fromkeys(outlook.names[number] for number in thought))
     now = ", ".join(dict.fromkeys(str(outlook.seen[number].effort) for number in thought))
     then = ", ".join(dict.fromkeys(lower.values()))
     output = sum(outlook.seen[number].output_tokens or 0 for number in thought)

@@ -13,7 +13,7 @@ from agent_magic.forecast.forecast import Scenario
 from agent_magic.measure.path import works
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from agent_magic.forecast.evidence import Seen
     from agent_magic.forecast.forecast import Forecast, Forecaster
@@ -173,9 +173,6 @@ class Outlook:
     @cached_property
     def names(self) -> Sequence[str]:
         return declared_names(self.record.plan)
-
-    def names_of(self, numbers: Iterable[int]) -> list[str]:
-        return list(dict.fromkeys(self.names[number] for number in numbers))
 
     @cached_property
     def as_it_was(self) -> Forecast:

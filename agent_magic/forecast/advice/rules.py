@@ -328,7 +328,7 @@ def cheaper_model(outlook: Outlook) -> Finding | None:
     graded = verdict_on(outlook, dearest, model=DEFAULT_MODEL)
     if graded is not None and graded.verdict in ("best", "as good"):  # `by_grades` speaks of it
         return None
-    names = some_of(outlook.names_of(dearest))
+    names = some_of(list(dict.fromkeys(outlook.names[number] for number in dearest)))
     models = ", ".join(sorted({results[number].model for number in dearest}))
     share = sum(priced[number] for number in dearest) / total
     measured = f"{share:.0%} of the dollars go to {models}, asked by {names}."

@@ -301,9 +301,8 @@ class _Seen(NamedTuple):
 
 
 def _seen(step: Step, request: Request, earlier: Sequence[Past], pilot: Sequence[Past]) -> _Seen:
-    alike, tried = (
-        [row for row in rows if (row.model, row.effort) == (request.model, request.effort)] for rows in (earlier, pilot)
-    )
+    alike = [row for row in earlier if (row.model, row.effort) == (request.model, request.effort)]
+    tried = [row for row in pilot if (row.model, row.effort) == (request.model, request.effort)]
     length = _length(request, alike, earlier, tried, step.expect_out)
     here = [row for row in alike if not row.elsewhere]
     return _Seen(length, _timing(here) if here else None, bool(tried), expect=step.expect)
@@ -448,7 +447,8 @@ def _length(
     answers = [row for row in same if not row.calls] or same
     lengths = [float(row.output_tokens) for row in answers if row.output_tokens is not None]
     if lengths:
-        return Span.of(lengths), "ledger", f"length: {_answers(len(lengths))}{_few(lengths)}"
+        few = "" if len(lengths) >= ENOUGH else ", taken as half to twice"
+        return Span.of(lengths), "ledger", f"length: {_answers(len(lengths))}{few}"
     if declared is not None:
         return Span.around(declared, UNSURE), "assumed", f"length: {DECLARED}"
     others = [
@@ -477,7 +477,8 @@ def _timing(same: Sequence[Past]) -> tuple[Span, float, str]:
     seconds = Span.of([row.api_s for row in same])
     firsts = [row.ttft_s for row in same if row.ttft_s is not None]
     first_s = Span.of(firsts).likely if firsts else seconds.likely
-    return seconds, min(first_s, seconds.likely), f"seconds: {_answers(len(same))}{_few(same)}"
+    few = "" if len(same) >= ENOUGH else ", taken as half to twice"
+    return seconds, min(first_s, seconds.likely), f"seconds: {_answers(len(same))}{few}"
 
 
 def _seconds(request: Request, seen: _Seen, output: Span, speeds: Speeds) -> tuple[Span, float, Basis, str]:
@@ -490,10 +491,6 @@ def _seconds(request: Request, seen: _Seen, output: Span, speeds: Speeds) -> tup
     likely, low, high = ((timing.ttft_s + output[end] / timing.pace) for end in (1, 0, 2))
     basis = "pilot" if basis == "ledger" and seen.tried else basis
     return Span(low * timing.low, likely, high * timing.high), timing.ttft_s, basis, f"seconds: {words}"
-
-
-def _few(rows: Sequence[object]) -> str:
-    return "" if len(rows) >= ENOUGH else ", taken as half to twice"
 
 
 def _answers(number: int) -> str:

@@ -12,7 +12,7 @@ from IPython.core.error import UsageError
 from agent_magic.api import Plan, Run
 from agent_magic.declare.cells import to_cell, without_tool_lines
 from agent_magic.declare.coordinator import COORDINATOR, PRESETS, coordinator, read_plan
-from agent_magic.declare.each import Part, group_of
+from agent_magic.declare.each import Part
 from agent_magic.declare.units import count, plural, seconds
 from agent_magic.errors import AgentMagicError
 from agent_magic.forecast.advice.advice import Advice, lint
@@ -35,7 +35,7 @@ from agent_magic.notebook.front_end import (
 from agent_magic.notebook.planning import estimated, show_plan
 from agent_magic.notebook.registry import resources_of
 from agent_magic.notebook.running import execute, play_forecast
-from agent_magic.notebook.session import DEFAULT_PLAN, MOST_LOOKED_AT, drop_command
+from agent_magic.notebook.session import DEFAULT_PLAN, MOST_LOOKED_AT, drop_command, shown_name
 from agent_magic.notebook.verbs.cassettes import pace_of
 from agent_magic.notebook.verbs.runs import PLAN_OPTIONS, RUN_OPTIONS
 from agent_magic.record.answer import CHARS_PER_TOKEN
@@ -134,7 +134,7 @@ def _table(
 ) -> Table:
     layers: dict[str, int] = {}
     for step, layer in zip(plan.agents, plan.dag.layer, strict=True):
-        layers[group_of(step)] = min(layer, layers.get(group_of(step), layer))
+        layers[shown_name(step)] = min(layer, layers.get(shown_name(step), layer))
     rows: list[tuple[str, ...]] = []
     before = -1
     for agent in sorted(declared, key=lambda one: layers[one.name]):
@@ -158,7 +158,7 @@ def _last_words(session: Session, plan: str) -> dict[str, str]:
     run = next((one for one in reversed(session.runs) if one.plan.name == plan), None)
     states: dict[str, list[str]] = {}
     for step, state in zip(run.plan.agents, states_of(run.record), strict=True) if run is not None else ():
-        states.setdefault(group_of(step), []).append(STATES[state].word)
+        states.setdefault(shown_name(step), []).append(STATES[state].word)
     done = STATES["s"].word
     return {
         name: words[0] if len(words) == 1 else f"{words.count(done):,} of {len(words):,} {done}"

@@ -13,6 +13,7 @@ ours and nothing watches the method, the body is written as text and sent throug
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib
 import inspect
 import os
@@ -24,7 +25,6 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from agent_magic.declare.content import blocks_of
-from agent_magic.declare.values import sha256_of
 from agent_magic.engine.admission.pool import Key
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.errors import AgentMagicError, DeclarationError, NotConnected, Rejected
@@ -213,7 +213,7 @@ class Claude(Provider):
             key = self._api_key.reveal() or next(filter(None, found), "")
         if not key and self._client is None and self._base_url is None:
             return None
-        return sha256_of(f"{self._address}\0{key}")
+        return hashlib.sha256(f"{self._address}\0{key}".encode("utf-8", "surrogatepass")).hexdigest()
 
     def settings(self) -> dict[str, str | None]:
         """Return arguments that make the same provider in another process, with the key only if one was given.

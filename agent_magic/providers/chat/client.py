@@ -7,6 +7,7 @@ message. Source: the vendors' pages on chat completions.
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib
 import json
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from agent_magic.declare.answers.lenient import decoded, written
 from agent_magic.declare.content import blocks_of
 from agent_magic.declare.units import plural
 from agent_magic.declare.validation import listed, must_be
-from agent_magic.declare.values import sendable, sha256_of
+from agent_magic.declare.values import sendable
 from agent_magic.engine.admission.pool import Key
 from agent_magic.engine.pacing.limits import NO_READINGS
 from agent_magic.errors import CallError, DeclarationError
@@ -151,7 +152,7 @@ class Chat(Provider):
     def account(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - read only
         """The key and the address as a hash."""
         named = f"{self._base_url}\0{self._api_key.reveal() or ''}\0{self._headers.reveal()}"
-        return sha256_of(named)
+        return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
 
     def lacks_model(self, model: str) -> bool:
         """Return whether there is certainly no such model: only if models were given.

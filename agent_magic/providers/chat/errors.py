@@ -27,6 +27,7 @@ from agent_magic.providers.responses import (
     unreadable,
     words_of,
 )
+from agent_magic.record.answer import CHARS_PER_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,7 +144,7 @@ def error_of(
 
 
 def _lengths(told: Told, request: Request) -> str:
-    about = request.estimated_text_tokens
+    about = sum(map(len, request.texts())) // CHARS_PER_TOKEN
     prompt = f"about {about:,}" if told.prompt is None else f"{told.prompt:,}"
     takes = "fewer" if told.context is None else f"{told.context:,}"
     return f"The prompt has {prompt} tokens, and the model's context {takes}, with the answer."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import itertools
 import os
 import platform
@@ -11,7 +12,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, cast
 
 from agent_magic.declare.user_code import reason_of, run_user_code
-from agent_magic.declare.values import sha256_of
 from agent_magic.errors import CassetteError, SecretFound, shown_value
 from agent_magic.record.cassette.reading import ANYWHERE, FORMAT, NO_AGENT, checked, is_cassette
 from agent_magic.record.codec import event_to_json, line_of, to_json
@@ -40,7 +40,7 @@ TEXTS = frozenset(
 
 def only_hash(text: str) -> str:
     """Replace a text by its length and its fingerprint."""
-    digest = sha256_of(text)
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return f"[{len(text):,} characters left out, sha256 {digest[:16]}]" if text else text
 
 

@@ -16,16 +16,7 @@ from agent_magic.errors import DeclarationError
 from agent_magic.measure.trial import Setting
 from agent_magic.show.charts.chart import compose, provenance
 from agent_magic.show.charts.marks import Line, Look, Panel, Point, Scale, around, numbers, place_label
-from agent_magic.show.charts.tradeoff import (
-    HEIGHT,
-    dollar_tick,
-    is_number,
-    legend_of,
-    looks_of,
-    pareto,
-    rows_of,
-    scenarios_of,
-)
+from agent_magic.show.charts.tradeoff import HEIGHT, dollar_tick, is_number, looks_of, pareto, rows_of, scenarios_of
 from agent_magic.show.markup import fit, width_px
 
 if TYPE_CHECKING:
@@ -76,7 +67,7 @@ def front_chart(trial: Trial, frame: Any = None, *, chosen: Setting | None = Non
         f"{plural(unscored, 'scenario')} nobody has graded, not shown" if unscored else "",
     ]
     words = f"{len(front)} of {plural(len(known), 'setting')}, joined: no other is both cheaper and better"
-    legend = legend_of(looks)
+    legend = [look._replace(size=8.0) for look in looks.values()] if len(looks) > 1 else []
     caption = [*provenance(simulated=trial.simulated), *notes]
     title = f"Dollars against score of {trial.target}"
     return compose(title, words, [replace(plot, marks=marks)], legend=legend, caption=caption, theme=theme)

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from agent_magic.record.results import Attempt, RunRecord
-    from agent_magic.record.terms import Ceiling
     from agent_magic.show.charts.chart import Chart
     from agent_magic.show.charts.marks import Mark
     from agent_magic.show.theme import Theme
@@ -82,7 +81,7 @@ def shares_of(record: RunRecord) -> dict[str, Curve]:
     classes = {} if record.terms is None else record.terms.after or record.terms.before
     found: dict[str, Curve] = {}
     for name, ceilings in classes.items():
-        limits = _per_minute(ceilings)
+        limits = {kind.unit: ceilings[word].per_minute for word, kind in KINDS.items() if word in ceilings}
         for curve in curves_of(_of_class(record, name), limits):
             if curve.limit is None or curve.name == CONCURRENT:
                 continue
@@ -91,10 +90,6 @@ def shares_of(record: RunRecord) -> dict[str, Curve]:
             if curve.name not in found or share.most > found[curve.name].most:
                 found[curve.name] = share
     return found
-
-
-def _per_minute(ceilings: Mapping[str, Ceiling]) -> dict[str, float | None]:
-    return {kind.unit: ceilings[word].per_minute for word, kind in KINDS.items() if word in ceilings}
 
 
 def used_lately(records: Iterable[RunRecord], name: str, now: datetime) -> dict[str, float]:
@@ -126,7 +121,7 @@ def known_limits(record: RunRecord) -> dict[str, float | None]:
     classes = record.terms.after or record.terms.before
     if len(classes) == 1:
         (ceilings,) = classes.values()
-        found.update(_per_minute(ceilings))
+        found.update({kind.unit: ceilings[name].per_minute for name, kind in KINDS.items() if name in ceilings})
     return found
 
 

@@ -135,7 +135,7 @@ def tradeoff_chart(
         f"↑ {above} above the scale" if above else "",
     ]
     line = _best(front, len(known))
-    legend = legend_of(looks)
+    legend = [look._replace(size=8.0) for look in looks.values()] if len(looks) > 1 else []
     panels = [replace(plot, marks=marks)]
     return compose("Cost against time", line, panels, legend=legend, caption=[*caption, *notes], theme=theme)
 
@@ -244,10 +244,6 @@ def dollar_tick(value: float) -> str:
 
 def _top_s(plot: Panel) -> float:
     return plot.y.most if isinstance(plot.y, Scale) else math.inf
-
-
-def legend_of(looks: Mapping[str, Look]) -> list[Look]:
-    return [look._replace(size=8.0) for look in looks.values()] if len(looks) > 1 else []
 
 
 def looks_of(models: Iterable[str]) -> dict[str, Look]:

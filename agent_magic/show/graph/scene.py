@@ -177,7 +177,7 @@ def moment_of(record: RunRecord, now_s: float | None) -> float:
         return record.ended_s
     if now_s is not None:
         return now_s
-    return record.latest_s
+    return record.events[-1].at_s if record.events else 0.0
 
 
 def node_view(

@@ -473,7 +473,8 @@ def _turns(result: AgentResult) -> list[dict[str, Any]]:
 
 def _call(call: ToolCall, name: str) -> dict[str, Any]:
     took = "…" if call.duration_s is None else seconds(call.duration_s)
-    texts = {"result": _shown_result(call), "printed": call.prints, "traceback": call.trace}
+    trace = "" if call.ended is None else call.ended.trace
+    texts = {"result": _shown_result(call), "printed": call.prints, "traceback": trace}
     return {
         "number": call.number,
         "tool": single_line(call.tool),
@@ -535,7 +536,7 @@ def _task_texts(result: AgentResult) -> dict[str, str]:
     found = {
         "value": last.result if last.status == "succeeded" else "",
         "printed": last.prints,
-        "traceback": last.trace,
+        "traceback": "" if last.ended is None else last.ended.trace,
     }
     return {heading: _cut(text, result.name, MOST_CHARS) for heading, text in found.items() if text}
 

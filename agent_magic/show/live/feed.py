@@ -65,9 +65,9 @@ class Sum:
         """Count an ended attempt; a shared answer has the source of its original."""
         if ended.price != SHARED:
             self.sources.add(ended.source)
-        tokens = None if ended.usage is None else ended.usage.total_tokens
-        if tokens is not None:
-            self._tokens = (self._tokens or 0) + tokens
+        usage = ended.usage
+        if usage is not None and usage.total_input_tokens is not None and usage.output_tokens is not None:
+            self._tokens = (self._tokens or 0) + usage.total_input_tokens + usage.output_tokens
         if ended.price.cost_usd is not None:
             self._cost_usd = (self._cost_usd or 0.0) + ended.price.cost_usd
 
