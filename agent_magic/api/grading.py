@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
-from agent_magic import measure
+from agent_magic import measure, show
 from agent_magic.api.running import run_plan
 from agent_magic.declare.agent import Agent
 from agent_magic.declare.declared import with_options
@@ -21,7 +21,6 @@ from agent_magic.measure.intervals import stratified
 from agent_magic.measure.metrics import total_cost
 from agent_magic.measure.scores import FEW, NO_TRUTH, answer_key, answers_of, grade_by, keep_grades, score_rows, why_not
 from agent_magic.record.prices import Prices, asking_usd
-from agent_magic.show.displays import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -195,7 +194,7 @@ class _Trial:
         options, racing = self._options, list(range(len(self._options.settings)))
         batches = _batches(self._gradable, _by_agent(self._answers, options))
         total = sum(map(len, batches)) * len(racing)
-        with Progress("answers") as progress:
+        with show.Progress("answers") as progress:
             for batch in batches:
                 for place in racing:
                     await self._ask(place, batch)

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent_magic import forecast, live, measure, providers, record, show
+from agent_magic import declare, forecast, live, measure, providers, record, show
 from agent_magic.api.choosing import as_asked, with_models
 from agent_magic.api.run import Run
 from agent_magic.api.running import asker_of, drive, driver_of, run_plan
 from agent_magic.api.session import check_loop, session_of
-from agent_magic.declare.baseline import one_agent
 from agent_magic.declare.cells import to_cell, values_note
 from agent_magic.declare.coordinator import COORDINATOR, coordinator, read_plan
 from agent_magic.declare.declared import declared
@@ -29,7 +28,6 @@ from agent_magic.providers.anthropic.models import max_output_tokens
 from agent_magic.record.history import History
 from agent_magic.record.prices import ModelPrice
 from agent_magic.record.results import RunRecord
-from agent_magic.show.displays import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -173,7 +171,7 @@ class Plan(DeclaredPlan):
             model: Its model; by default the last agent's.
             max_tokens: Its token cap; by default the sum of the agents' caps, or its model's maximum.
         """
-        return one_agent(self, model=model, max_tokens=max_tokens, most_of=max_output_tokens)
+        return declare.one_agent(self, model=model, max_tokens=max_tokens, most_of=max_output_tokens)
 
     def estimate(  # noqa: PLR0913 - the bases of an estimate, each with its name
         self,
@@ -245,7 +243,7 @@ class Plan(DeclaredPlan):
             DeclarationError: An argument or value is unknown, or misspelt.
             UnknownAgent: An agent is not in the plan.
         """
-        with Progress("scenarios") as progress:
+        with show.Progress("scenarios") as progress:
             ahead = self.estimate(policy, session=session).ahead()
             return forecast.whatif.whatif_frame(ahead, given, tell=progress.tell)
 

@@ -17,7 +17,6 @@ from agent_magic.machine import PYODIDE
 from agent_magic.measure.scores import GradeBook, scores_frame
 from agent_magic.providers.anthropic.models import MODELS
 from agent_magic.record.display import Shown, bundle_of
-from agent_magic.show.displays import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -462,7 +461,7 @@ class Run(Reading):
             "batch": batch, "effort": effort, "drop": drop, "prices": prices, "cache_ttl": cache_ttl,
             "rounds": rounds, "most": most, "route": route, "outage": outage, **options,
         }  # fmt: skip
-        with Progress("scenarios") as progress:
+        with show.Progress("scenarios") as progress:
             frame = forecast.whatif.whatif_frame(self.forecaster(), given, tell=progress.tell, log=self.forecasts)
         return measure.trial.with_scores(frame, self.trials, self.record)
 

@@ -69,11 +69,6 @@ class Roles(dict[str, str]):
         """Return the text of a role."""
         return super().__getitem__(name.lower())
 
-    def update_all(self, roles: Mapping[str, str]) -> None:
-        """Add several; see `__setitem__`."""
-        for name, text in roles.items():
-            self[name] = text
-
     def read(self, name: object, agent: str) -> tuple[str, str]:
         """Return a role as it is written here, and its text.
 

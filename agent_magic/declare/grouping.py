@@ -62,10 +62,6 @@ def size_of(agent: Agent, parts: Sequence[Part]) -> int:
     return max(1, math.ceil(len(parts) / requests))
 
 
-def asks_for_length(agent: Agent) -> bool:
-    return agent.group == AUTO and agent.expect_out is None
-
-
 def check_names(agent: Agent, declared: Mapping[str, Step]) -> None:
     """Refuse another agent's answer for the same item in a prompt, since each item differs."""
     same = [name for name in agent.uses if name in declared and declared[name].each == agent.each]

@@ -49,14 +49,14 @@ def cascade_of(step: Step) -> str:
     if not step.cascade:
         return ""
     agent = cast("Agent", step)
-    return _digest([*agent.cascade, agent.escalate, agent.check and agent.check.name])[:SHORT]
+    return digest([*agent.cascade, agent.escalate, agent.check and agent.check.name])[:SHORT]
 
 
 def _fingerprint(agent: Agent, effort: str | None, sent: str) -> str:
     asked = [agent.prompt, agent.system_text, agent.context, effort, agent.schema, agent.tools_text]
     asked += [agent.cite, agent.attach, *([sent] if sent else [])]
-    return _digest(asked)
+    return digest(asked)
 
 
-def _digest(parts: list[Any]) -> str:
+def digest(parts: list[Any]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

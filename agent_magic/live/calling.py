@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import os
 import platform
 from collections import Counter
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from agent_magic.declare.answers.reading import plain
 from agent_magic.declare.flow import MISSING
+from agent_magic.declare.step import digest
 from agent_magic.declare.task import Task
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.values import RaisedError, as_json, pack, single_use_in, unpack, value_text
@@ -261,8 +260,8 @@ class Caller:
             return None
         if step not in self._task_keys:
             name = task.name if task.part is None else task.part.group
-            same = _digest(["task", self._record.plan.name, name, task.source_sha, *sorted(takes.items())])
-            self._task_keys[step] = _digest([same, self._alike[same]])
+            same = digest(["task", self._record.plan.name, name, task.source_sha, *sorted(takes.items())])
+            self._task_keys[step] = digest([same, self._alike[same]])
             self._alike[same] += 1
         return CallKey(self._task_keys[step], task.name, repeats=True, shared=False)
 
@@ -273,7 +272,7 @@ class Caller:
             return None
         asked = self._record.results[call.step].attempts[call.turn - 1].request
         place = [*self._cache.key(call.step, asked), call.wanted.id, tool.name]
-        return CallKey(_digest(place), tool.name, repeats=tool.safe, arguments=call.wanted.arguments)
+        return CallKey(digest(place), tool.name, repeats=tool.safe, arguments=call.wanted.arguments)
 
     def agreed(self, call: Call) -> Verdict | None:
         """Return a person's verdict on a call that has a result already."""
@@ -347,21 +346,17 @@ def _text_of(name: str, value: Any) -> tuple[str, str]:
 
 def _code_of(function: object, sha: str) -> str:
     found = variables_of(function) if sha else None
-    return _digest([sha, *sorted(found.items())]) if found else sha
+    return digest([sha, *sorted(found.items())]) if found else sha
 
 
 def pure_key(name: str, sha: str, arguments: str | None) -> CallKey | None:
     if not sha or arguments is None:
         return None
-    return CallKey(_digest([sha, arguments, platform.python_version(), version("pandas")]), name, pure=True)
+    return CallKey(digest([sha, arguments, platform.python_version(), version("pandas")]), name, pure=True)
 
 
 def _since(doubt: Doubt) -> str:
     return f"{datetime.fromtimestamp(doubt.began_at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def _digest(parts: list[Any]) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _result_of(end: CallEnded) -> Result:

@@ -83,7 +83,8 @@ class AgentMagics(Magics, Settings):
     @observe("roles")
     def _add_roles(self, change: Mapping[str, Any]) -> None:
         with user_errors():
-            ROLES.update_all(change["new"])
+            for name, text in change["new"].items():
+                ROLES[name] = text
 
     @no_var_expand  # pyright: ignore[reportUntypedFunctionDecorator]
     @needs_local_scope  # pyright: ignore[reportUntypedFunctionDecorator]

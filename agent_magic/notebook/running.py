@@ -225,7 +225,6 @@ async def _shown(session: Session, driver: Driver, screen: Screen, edit: Edit | 
 
 
 async def _show_run(driver: Driver, status: LiveStatus, screen: Screen) -> View:
-    await asyncio.sleep(0)  # the first requests leave before
     if not screen.graphic:
         view = show.terminal_view(driver.record)
     elif screen.answer is not None:

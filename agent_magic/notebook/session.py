@@ -15,7 +15,7 @@ from agent_magic.declare.answers.returns import Returns, look_up
 from agent_magic.declare.declared import declared_names
 from agent_magic.declare.edges import Taken, answers_of, check_fields, check_items
 from agent_magic.declare.expansion import check_places
-from agent_magic.declare.grouping import asks_for_length
+from agent_magic.declare.options import AUTO
 from agent_magic.declare.step import is_step
 from agent_magic.declare.task import Task
 from agent_magic.declare.tool import Tools, tools_of
@@ -363,7 +363,7 @@ class Session:
         return replace(agent, **found) if found else agent
 
     def _expected(self, step: Step) -> Step:
-        if not isinstance(step, Agent) or not asks_for_length(step):
+        if not isinstance(step, Agent) or step.group != AUTO or step.expect_out is not None:
             return step
         item = replace(step, name=f"{step.name}_0")
         lengths = [one.output_tokens for one in self.shared.history.of_kin(item) if one.output_tokens]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from agent_magic.show.charts.timeline import run_timeline
     from agent_magic.show.charts.tradeoff import run_tradeoff
     from agent_magic.show.charts.waterfall import run_waterfall
+    from agent_magic.show.displays import Progress
     from agent_magic.show.estimates import estimate_page, headline, outlay_line, price_line
     from agent_magic.show.explore import Choice, Explorer, Panel, answering
     from agent_magic.show.frames import frame_bundle, frame_text, to_take
@@ -72,6 +73,7 @@ __getattr__ = lazy_names(
         "Markdown": "agent_magic.show.values",
         "Page": "agent_magic.show.page",
         "Panel": "agent_magic.show.explore",
+        "Progress": "agent_magic.show.displays",
         "REJECTED": "agent_magic.show.notes",
         "STATES": "agent_magic.show.states",
         "Shades": "agent_magic.show.graph.timeline",
