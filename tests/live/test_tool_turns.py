@@ -228,7 +228,8 @@ def test_calls_of_one_id_have_a_result_each():
 @pytest.mark.parametrize("id_", ["", None, 7, "same"])
 def test_calls_without_an_id_of_their_own_get_one(id_):
     """Servers that translate for other models leave it out, or give the same one twice: results go back by it."""
-    twice = b"".join(block(n, {"type": "tool_use", "id": id_, "name": "look", "input": {"word": "x"}}) for n in (0, 1))
+    calls = [{"type": "tool_use", "id": id_, "name": "look", "input": {"word": word}} for word in "xy"]
+    twice = b"".join(block(n, one) for n, one in enumerate(calls))
     run, bodies = played(begin() + twice + end("tool_use"), says("done"))
     assert ("succeeded", "done") == (run["a"].status, run["a"].text)
     asked = [one["id"] for one in bodies[1]["messages"][1]["content"]]

@@ -296,6 +296,15 @@ def test_deltas_without_blocks_start_again_too():
         assert "hello world" == record["a"].text
 
 
+def test_a_thought_that_is_not_shown_goes_back_whole():
+    """It has a signature alone: its empty text is one of its fields, or the next request is refused."""
+    signed = event("content_block_delta", index=0, delta={"type": "signature_delta", "signature": "s"})
+    begun = event("content_block_start", index=0, content_block={"type": "thinking"})
+    record, _ = meet(reply(BEGIN + begun + signed + block(1, type="text", text="hello") + REASON + STOP))
+    thought, _ = json.loads(record["a"].answer.content)
+    assert {"type": "thinking", "thinking": "", "signature": "s"} == thought
+
+
 @pytest.mark.parametrize("reason", [7, ["end_turn"], {"why": "end"}], ids=repr)
 def test_a_stop_reason_that_is_no_word_ends_an_answer_all_the_same(reason):
     """The run goes on, and the frames can be made."""

@@ -396,6 +396,7 @@ class _Block:
                     found["thinking"] = (found.get("thinking") or "") + (delta.get("thinking") or "")
                 case "signature_delta":
                     found["signature"] = delta.get("signature")
+                    found.setdefault("thinking", "")
                 case "citations_delta":
                     found["citations"] = [*(found.get("citations") or ()), delta.get("citation")]
                 case _:

@@ -203,6 +203,7 @@ class Completion:
         """Drop the content so far if another answer begins: its first chunk has a role and a new id."""
         # Some servers write a role or a new id into every chunk. That begins no answer. So after a first chunk another
         # one with both is known to begin an answer once a chunk without a role goes on with its id.
+        id_ = id_ or self._id  # Azure's notes on filters have none
         delta: Json = choice.get("delta") or {}
         has_role, ends = bool(delta.get("role")), bool(choice.get("finish_reason"))
         begins = has_role and not ends and id_ != self._id

@@ -72,6 +72,11 @@ HABITS = {
     "counts with a point": WHOLE.replace(b"7", b"7.0").replace(b"3", b"3.0").replace(b"qwen3.0", b"qwen3"),
     "counts in the choice": TEXT + chunk(choices=[{"index": 0, "delta": {}, "finish_reason": "stop", **counts()}]),
     "counts of Groq": TEXT + chunk(choices=[{"index": 0, "delta": {}, "finish_reason": "stop"}], x_groq=counts()),
+    "a role in each chunk, and one without an id": delta(role="assistant", content="hello ")
+    + chunk(id="", choices=[{"index": 0, "finish_reason": None, "content_filter_results": {}}])
+    + delta(role="assistant", content="world")
+    + delta("stop", role="assistant")
+    + chunk(**counts()),
     "counts behind [DONE]": TEXT + delta("stop") + DONE + chunk(**counts()),
     "a completion in one event": b"data: " + completion({"content": "hello world"}, **counts()) + b"\n\n" + DONE,
     "an end in capitals": TEXT + delta("STOP") + chunk(**counts()),
