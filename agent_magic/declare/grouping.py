@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from agent_magic.declare.agent import DEFAULT_MAX_TOKENS
 from agent_magic.declare.answers.reading import Rows, numbered
 from agent_magic.declare.answers.returns import Returns
-from agent_magic.declare.answers.schema import of_item, schema_of, typical_chars
+from agent_magic.declare.answers.schema import not_by_item, schema_of, typical_chars
 from agent_magic.declare.each import KEY, OWN, REQUESTS, Part, group_of
 from agent_magic.declare.signature import NOTHING, Parameter
 from agent_magic.declare.task import Task
@@ -153,7 +153,7 @@ def declared_agent(request: Agent, part: Part) -> Agent:
 def _one_of(request: Step) -> Returns:
     """Return the type of one answer: as declared, or of a record by the schema."""
     kind: Returns = request.returns
-    return kind.each or Returns.of(of_item(schema_of(kind.schema)), agent=request.name)
+    return kind.each or Returns.of(not_by_item(schema_of(kind.schema)), agent=request.name)
 
 
 def item_step(part: Part, request: Agent) -> Task:

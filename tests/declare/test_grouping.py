@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field
 
 import agent_magic as am
 from agent_magic import Task
-from agent_magic.declare import to_cell
+from agent_magic.declare import asked_apart, to_cell
 from agent_magic.declare.declared import declared
 from agent_magic.declare.grouping import taken_apart
 from agent_magic.errors import DeclarationError, InvalidAnswer, PlanError, UndefinedField
@@ -248,3 +248,19 @@ def test_digits_and_defaults_of_a_row_are_those_of_the_class():
     written = row.function(label_request_0=request.returns.value(text))
     assert '{"total":10000000000000000.01}' == written
     assert Bill(total=Decimal("10000000000000000.01")) == row.returns.of_row(written)
+
+
+class Node(BaseModel):
+    """A class that no schema of the API can hold: it refers to itself."""
+
+    name: str
+    parts: list[Node] = []
+
+
+@pytest.mark.parametrize("kind", [int, Label, dict, list[dict], Node], ids=str)
+def test_rows_that_are_asked_apart_are_the_same_of_a_plan_that_was_read(kind: Any):
+    """Also of a type that is asked for in words."""
+    plan = am.Plan([grouped(returns=kind)], {"rows": ["x", "y", "x"]})
+    read = am.Plan.from_json(plan.to_json())
+    schemas, others = ([one.schema for one in asked_apart(am.Plan, each).agents] for each in (plan, read))
+    assert schemas == others

@@ -74,9 +74,15 @@ def function_of(record: RunRecord, call: ToolCall) -> str:
     return step.part.group if step.is_task and step.part is not None else call.tool
 
 
+def is_item(step: Any) -> bool:
+    """Whether a step takes its answer out of a request for several items: by a function of ours."""
+    return step.part is not None and bool(step.part.asked)
+
+
 def calls_of(record: RunRecord, **having: Any) -> Counter[str]:
     """How often each of our functions was called, by the record."""
-    calls = [call for one in record.results for call in one.calls if not record.plan[one.name].race]
+    own = [one for one in record.results if not (record.plan[one.name].race or is_item(record.plan[one.name]))]
+    calls = [call for one in own for call in one.calls]
     calls = [one for one in calls if one.begun.id or one.turn == 0]  # no review of an answer
     calls = [one for one in calls if one.kind not in NEVER_MADE and one.source != "ledger"]
     return Counter(

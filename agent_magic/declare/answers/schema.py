@@ -253,6 +253,15 @@ def by_item(schema: Schema) -> Schema:
     return {**rows({name: each for name, each in one.items() if name != IN_WORDS}), IN_WORDS: {**rows(inner), **shared}}
 
 
+def not_by_item(schema: Schema) -> Schema | None:
+    """Return the schema that `by_item` was given."""
+    one, words = of_item(schema), words_of(schema)
+    if one is None or words is None:
+        return one
+    shared = {"$defs": words["$defs"]} if "$defs" in words else {}
+    return {**one, IN_WORDS: {**(of_item(words) or {}), **shared}}
+
+
 def words_of(schema: Schema) -> Schema | None:
     """Return the JSON schema that is told in the prompt."""
     found: Any = schema.get(IN_WORDS)
