@@ -49,7 +49,7 @@ class Till(Scripted):
         bills: The model, usage and dollars of each request; of one that broke off all that it may have made.
     """
 
-    script: Any = None
+    script: Any = field(default=lambda *_: Reply())
     seed: int = 0
     bills: list[tuple[str, Usage, float | None]] = field(default_factory=list)
     alive_s: dict[Any, float] = field(default_factory=dict)
@@ -216,6 +216,14 @@ def played(plan: am.Plan, policy: Policy, seed: int, **more: Any) -> tuple[am.Ru
     plan = asked_apart(am.Plan, plan) if policy.identical == "each" else plan
     record, _ = drive(plan, till, policy, prices=prices, **more)
     return am.Run(record, prices=prices), till
+
+
+def test_the_server_of_drawn_plans_is_asked_and_answers() -> None:
+    """If it did not, nothing would be bought, and every law of money would hold."""
+    runs = [played(plan_of(Random(seed)), replace(policy_of(Random(seed)), **UNCAPPED), seed)[0] for seed in range(9)]
+    results = [one for run in runs for one in run.record.results]
+    assert 2 * sum(one.status == "succeeded" for one in results) > len(results)
+    assert "TypeError" not in {one.kind for one in results}
 
 
 @settings(max_examples=5_000 if NIGHTLY else 30, deadline=None)
