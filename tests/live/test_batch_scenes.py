@@ -197,6 +197,14 @@ def test_a_batch_whose_upload_took_long_is_looked_for_as_long() -> None:
     check(world)
 
 
+@pytest.mark.parametrize("skew_s", [-600.0, 600.0])
+def test_a_run_on_another_machine_is_not_taken_for_dead_by_its_clock(skew_s: float) -> None:
+    """Ten minutes off: its requests are waited for, as its leases are, and bought once."""
+    world = play(ONE, [[Process(skew_s=skew_s), Process(at_s=0.2)]], [], answer, known=False)
+    check(world)
+    assert 1 == len(world.server.bought)
+
+
 def test_what_is_tried_again_before_the_run_begins_is_sent_when_it_begins() -> None:
     """Until the provider has said that it can, the run has no ledger, and an answer would be bought again."""
     plan = am.Plan([am.Agent("s0", "s0", batch=False), am.Agent("s1", "s1")])

@@ -20,7 +20,7 @@ from agent_magic.record.events import AgentEnded, AttemptEnded, CallEnded, RunEn
 from agent_magic.record.files import shown_home
 from agent_magic.record.history import MEASURED, MOST_RUNS, Exchange, Past, SeenRun
 from agent_magic.record.ledger.batches import name_of, open_batches
-from agent_magic.record.ledger.lease import Owner
+from agent_magic.record.ledger.lease import SKEW_S, Owner
 from agent_magic.record.ledger.rows import ANSWER_OF_ID, READ_FILE, answer_of, decode, events_of, file_in
 from agent_magic.record.prices import Prices, of_batch
 from agent_magic.record.results import Base, Kind, RunRecord
@@ -175,7 +175,8 @@ def _is_gone(owner: str, began_at: str, until: float | None) -> bool:
     """Return whether a run's process is gone; on another machine its leases tell."""
     alive = Owner.parse(owner).is_alive()
     if alive is None:
-        return time.time() > (until or datetime.fromisoformat(began_at).timestamp() + DAY_S)
+        ends = datetime.fromisoformat(began_at).timestamp() + DAY_S if until is None else until + SKEW_S
+        return time.time() > ends
     return not alive
 
 
