@@ -186,13 +186,8 @@ class Seen(NamedTuple):
 
 
 def seen_of(record: RunRecord) -> list[Seen]:
-    policy, _ = policy_of(record)
-    batching = batching_of(record.plan, policy)
-    batched = frozenset[int]() if batching is None else frozenset(batching.steps)
-    found = [
-        _seen(record, number, number in batched, falls_back=policy.batch_fallback == "live")
-        for number in range(len(record.results))
-    ]
+    batched, live = _batched(record)
+    found = [_seen(record, number, number in batched, falls_back=live) for number in range(len(record.results))]
     for number, leader in enumerate(sharers_of(record)):
         result = record.results[number]
         if leader is not None and (result.is_shared or not result.attempts):  # alone it would have asked itself
@@ -212,11 +207,15 @@ def seen_of(record: RunRecord) -> list[Seen]:
     ]
 
 
-def seen_alone(record: RunRecord, seen: Sequence[Seen], alone: Mapping[int, Needs]) -> list[Seen]:
+def _batched(record: RunRecord) -> tuple[frozenset[int], bool]:
+    """Return the steps that went by batch, and whether what fails there is asked live."""
     policy, _ = policy_of(record)
     batching = batching_of(record.plan, policy)
-    batched = frozenset[int]() if batching is None else frozenset(batching.steps)
-    live = policy.batch_fallback == "live"
+    return frozenset(() if batching is None else batching.steps), policy.batch_fallback == "live"
+
+
+def seen_alone(record: RunRecord, seen: Sequence[Seen], alone: Mapping[int, Needs]) -> list[Seen]:
+    batched, live = _batched(record)
     return [
         one
         if one.is_task or not one.tries

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agent_magic.engine.pacing.limits import Dimension, Readings
     from agent_magic.measure.server import At, Server
     from agent_magic.measure.server_fit import Fit, Steps
-    from agent_magic.record.history import Exchange, History, Past, SeenRun
+    from agent_magic.record.history import History, Past, SeenRun
     from agent_magic.record.request import Ttl
     from agent_magic.record.results import RunRecord
     from agent_magic.record.terms import Ceiling, Ceilings
@@ -271,10 +271,7 @@ class KnownServers:
     def __init__(self, runs: Sequence[SeenRun], class_of: Callable[[str], str]) -> None:
         self._seen: dict[At, list[tuple[str, Observed]]] = {}
         for run in reversed(runs):  # newer runs count more
-            by_class: dict[At, list[Exchange]] = {}
-            for (endpoint, model), exchanges in run.exchanges.items():
-                by_class.setdefault((endpoint, class_of(model)), []).extend(exchanges)
-            for at, exchanges in by_class.items():
+            for at, exchanges in run.at(lambda endpoint, model: (endpoint, class_of(model))).items():
                 self._seen.setdefault(at, []).append((run.uid, Observed(exchanges)))
         self._runs = {run.uid for run in runs}
         self.fits: dict[At, Fit] = {}

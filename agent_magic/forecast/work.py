@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from agent_magic.measure.server import At, Server
     from agent_magic.measure.server_fit import Fit
     from agent_magic.record.answer import Price, Usage
-    from agent_magic.record.history import Exchange
     from agent_magic.record.results import Attempt, RunRecord
 
 PRIOR_OUTPUT_TOKENS: Final = 500
@@ -248,10 +247,7 @@ class Evidence:
         for run in reversed(self._runs):  # newer answers count more
             if run.uid == self.record.uid:
                 continue
-            by_class: dict[At, list[Exchange]] = {}
-            for (endpoint, model), exchanges in run.exchanges.items():
-                by_class.setdefault(at_of(self.record, endpoint, model), []).extend(exchanges)
-            for at, exchanges in by_class.items():
+            for at, exchanges in run.at(partial(at_of, self.record)).items():
                 if at in observed:
                     observed[at].append(Observed(exchanges))
         key = self.record.uid, len(self.record.events), *(run.uid for run in self._runs)

@@ -27,7 +27,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, cast
 
 from agent_magic.declare.answers.lenient import Decimals, is_decimal
 from agent_magic.declare.answers.reading import Fields, plain
-from agent_magic.declare.answers.schema import alternatives_of, choices_of, fields_of, leaves, schema_of, unwrapped
+from agent_magic.declare.answers.schema import (
+    alternatives_of,
+    choices_of,
+    fields_of,
+    leaves,
+    schema_of,
+    unwrapped,
+)
 from agent_magic.declare.user_code import reason_of, run_user_code
 from agent_magic.declare.values import index_of, same_name
 from agent_magic.errors import DeclarationError, InvalidAnswer, NoValue, PlanError, UnknownGroup
@@ -234,13 +241,18 @@ def _series(cells: list[Any], schema: Schema) -> pd.Series[Any]:
         return pd.Series([float(one) if isinstance(one, Decimal) else one for one in cells], dtype="object")
 
 
+def form_of(schema: Schema) -> Schema:
+    """Return the one form of a value that may be `null`; empty if it has several."""
+    kinds = [one for one in alternatives_of(schema) if one.get("type") != "null"]
+    return kinds[0] if len(kinds) == 1 else {}
+
+
 def _typed(cells: list[Any], schema: Schema) -> pd.Series[Any]:
     import pandas as pd
 
     if is_decimal(schema):  # a model writes them as numbers and as texts
         return pd.Series([None if one is None else Decimal(str(one)) for one in cells], dtype="object")
-    kinds = [one for one in alternatives_of(schema) if one.get("type") != "null"]
-    kind = kinds[0] if len(kinds) == 1 else {}
+    kind = form_of(schema)
     choices = choices_of(kind)
     if choices is not None and all(one is None or one in choices for one in cells):
         return pd.Series(pd.Categorical(cells, categories=[one for one in choices if one is not None]))

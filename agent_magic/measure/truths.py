@@ -11,11 +11,12 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from agent_magic.declare.answers.lenient import is_decimal
-from agent_magic.declare.answers.schema import alternatives_of, choices_of, fields_of, reached, schema_of
+from agent_magic.declare.answers.schema import choices_of, fields_of, reached, schema_of
 from agent_magic.declare.units import plural
 from agent_magic.declare.validation import is_number
 from agent_magic.declare.values import plain_scalar, read_array, read_table
 from agent_magic.errors import DeclarationError, InvalidAnswer, NoValue, did_you_mean, shown_value
+from agent_magic.measure.each import form_of
 from agent_magic.measure.intervals import share_interval
 from agent_magic.measure.scores import (
     METRICS,
@@ -37,7 +38,6 @@ from agent_magic.measure.scores import (
 if TYPE_CHECKING:
     import pandas as pd
 
-    from agent_magic.declare.answers.schema import Schema
     from agent_magic.record.results import RunRecord
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
@@ -159,8 +159,7 @@ def _kind_of(answers: Sequence[Answered], target: str) -> tuple[Kind, list[Any],
     if returns is None:
         return "text", [], ""
     schema = reached(schema_of(returns.schema), answers[0].path)[0]
-    kinds: list[Schema] = [one for one in alternatives_of(schema) if one.get("type") != "null"]
-    kind = kinds[0] if len(kinds) == 1 else {}
+    kind = form_of(schema)
     if (choices := choices_of(kind)) is not None:
         return "choice", [one for one in choices if one is not None], ""
     if is_decimal(schema):

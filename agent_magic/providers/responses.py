@@ -456,3 +456,21 @@ def unreadable(error: Exception, secrets: tuple[str, ...]) -> CallError:
 
 def says_too_long(said: str) -> bool:
     return _TOO_LONG.search(said) is not None and "rate" not in said.lower().split()
+
+
+def raised_by_transport() -> tuple[type[Exception], ...]:
+    import httpx2
+
+    return (httpx2.HTTPError, httpx2.StreamError, *of_aiohttp("ClientError"), OSError, ValueError, RecursionError)
+
+
+def broken(error: Exception, secrets: tuple[str, ...]) -> CallError:
+    import httpx2
+
+    match error:
+        case httpx2.TimeoutException() | TimeoutError():
+            return Unreachable("The connection went silent.")
+        case httpx2.DecodingError() | ValueError() | RecursionError():
+            return unreadable(error, secrets)
+        case _:
+            return Unreachable(f"The connection broke: {root_of(error, secrets)}.")

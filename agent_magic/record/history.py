@@ -252,6 +252,13 @@ class SeenRun(NamedTuple):
     simulated: bool
     exchanges: Mapping[tuple[str, str], list[Exchange]]
 
+    def at(self, place_of: Callable[[str, str], tuple[str, str]]) -> dict[tuple[str, str], list[Exchange]]:
+        """Return the requests by the place of their endpoint and model."""
+        found: dict[tuple[str, str], list[Exchange]] = {}
+        for (endpoint, model), exchanges in self.exchanges.items():
+            found.setdefault(place_of(endpoint, model), []).extend(exchanges)
+        return found
+
 
 def seen_run(record: RunRecord) -> SeenRun:
     found: dict[tuple[str, str], list[Exchange]] = {}

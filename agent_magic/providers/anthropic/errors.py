@@ -16,17 +16,16 @@ from agent_magic.errors import CallError, Rejected, Unreachable, Unreadable
 from agent_magic.providers.responses import (
     SIMULATED_HEADER,
     TOO_MANY,
+    broken,
     excerpt,
     headers_of,
     hide,
     no_connection,
     not_answered,
     number_of,
-    of_aiohttp,
+    raised_by_transport,
     rate_limited,
-    root_of,
     says_too_long,
-    unreadable,
     was_sent,
     words_of,
 )
@@ -126,18 +125,8 @@ def note_response(stream: Stream, response: Response, refusal: str = "") -> dict
 @functools.lru_cache(maxsize=1)
 def raised_by_sdk() -> tuple[type[Exception], ...]:
     import anthropic
-    import httpx2
 
-    return (
-        anthropic.AnthropicError,
-        httpx2.HTTPError,
-        httpx2.StreamError,
-        *of_aiohttp("ClientError"),
-        OSError,
-        ValueError,
-        RecursionError,  # JSON that is nested too deeply
-        ImportError,  # an extra of the SDK that a cloud needs
-    )
+    return (anthropic.AnthropicError, *raised_by_transport(), ImportError)  # an extra of the SDK that a cloud needs
 
 
 def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
@@ -156,13 +145,11 @@ def classify(error: Exception, secrets: tuple[str, ...] = ()) -> CallError:
             return Unreachable("The connection went silent.", sent=was_sent(error))
         case anthropic.APIConnectionError():
             return _no_connection(error, secrets)
-        case httpx2.DecodingError() | ValueError() | RecursionError():
-            return unreadable(error, secrets)
         case ImportError() | anthropic.AnthropicError():
             hint = EXTRAS if isinstance(error, ImportError) else ""
             return Rejected(f"The SDK cannot send this: {excerpt(error, secrets)}. {hint}".strip(), status=None)
         case _:
-            return Unreachable(f"The connection broke: {root_of(error, secrets)}.")
+            return broken(error, secrets)
 
 
 def _of_status(error: APIStatusError, secrets: tuple[str, ...]) -> CallError:

@@ -141,7 +141,7 @@ def speed_of(model: str) -> Speed | None:
 
 def token_density(model: str) -> float:
     """Return the tokens of a text per token of the older models."""
-    return _DENSER_BY if _NAME.match(model) and _is_newer(model) else 1.0
+    return _DENSER_BY if _version(model) is not None and _is_newer(model) else 1.0
 
 
 def token_rule(model: str) -> TokenRule:
@@ -150,12 +150,17 @@ def token_rule(model: str) -> TokenRule:
 
 
 def _is_newer(model: str) -> bool:
+    version = _version(model)
+    return version is None or version >= _DENSER
+
+
+def _version(model: str) -> tuple[int, int] | None:
     found = _NAME.match(model)
-    return found is None or (int(found["major"]), int(found["minor"] or 0)) >= _DENSER
+    return None if found is None else (int(found["major"]), int(found["minor"] or 0))
 
 
 def server_tool(family: str, model: str, *, basic: bool = False) -> str:
     """Return the dated type of a tool run by the API, the first one for `basic` sellers."""
-    found = _NAME.match(model)
-    newer = found is not None and (int(found["major"]), int(found["minor"] or 0)) >= _FILTERING and not basic
+    version = _version(model)
+    newer = version is not None and version >= _FILTERING and not basic
     return _SERVER_TOOLS.get(family, (family, family))[newer]

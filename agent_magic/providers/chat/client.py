@@ -27,9 +27,7 @@ from agent_magic.providers.base import Capabilities, Provider
 from agent_magic.providers.capabilities import SchemaWatch
 from agent_magic.providers.chat.errors import (
     CHECK,
-    broken,
     error_of,
-    raised_by_transport,
     read_body,
     read_error,
     read_headers,
@@ -40,6 +38,7 @@ from agent_magic.providers.responses import (
     SIMULATED_HEADER,
     UNPROCESSABLE,
     bounded,
+    broken,
     compact_json,
     excerpt,
     fields_of,
@@ -47,6 +46,7 @@ from agent_magic.providers.responses import (
     hide,
     in_base64,
     no_connection,
+    raised_by_transport,
     with_options,
 )
 from agent_magic.providers.transport import (

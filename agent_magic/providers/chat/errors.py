@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from agent_magic.engine.pacing.limits import Reading
-from agent_magic.errors import CallError, Refused, Rejected, Unreachable
+from agent_magic.errors import CallError, Refused, Rejected
 from agent_magic.providers.responses import (
     TOO_MANY,
     error_of_body,
@@ -20,11 +20,8 @@ from agent_magic.providers.responses import (
     fields_of,
     not_answered,
     number_of,
-    of_aiohttp,
     rate_limited,
-    root_of,
     says_too_long,
-    unreadable,
     words_of,
 )
 from agent_magic.record.answer import CHARS_PER_TOKEN
@@ -148,24 +145,6 @@ def _lengths(told: Told, request: Request) -> str:
     prompt = f"about {about:,}" if told.prompt is None else f"{told.prompt:,}"
     takes = "fewer" if told.context is None else f"{told.context:,}"
     return f"The prompt has {prompt} tokens, and the model's context {takes}, with the answer."
-
-
-def raised_by_transport() -> tuple[type[Exception], ...]:
-    import httpx2
-
-    return (httpx2.HTTPError, httpx2.StreamError, *of_aiohttp("ClientError"), OSError, ValueError, RecursionError)
-
-
-def broken(error: Exception, secrets: tuple[str, ...]) -> CallError:
-    import httpx2
-
-    match error:
-        case httpx2.TimeoutException() | TimeoutError():
-            return Unreachable("The connection went silent.")
-        case httpx2.DecodingError() | ValueError() | RecursionError():
-            return unreadable(error, secrets)
-        case _:
-            return Unreachable(f"The connection broke: {root_of(error, secrets)}.")
 
 
 PREFIX: Final = "x-ratelimit-"

@@ -19,7 +19,6 @@ from agent_magic.declare.answers.lenient import written
 from agent_magic.declare.signature import as_input
 from agent_magic.declare.values import sendable
 from agent_magic.errors import CallError, Truncated, Unreadable
-from agent_magic.providers.chat.errors import raised_by_transport
 from agent_magic.providers.events import DONE, events_of, may_begin, values_in
 from agent_magic.providers.responses import (
     DRAIN_S,
@@ -32,6 +31,7 @@ from agent_magic.providers.responses import (
     excerpt,
     fields_of,
     naming_encoding,
+    raised_by_transport,
     with_own_ids,
     word,
 )

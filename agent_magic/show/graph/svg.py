@@ -297,7 +297,7 @@ def _ticks(timeline: Timeline, plot: Plot) -> Iterator[str]:
     span = timeline.axis.span_s
     for tick in timeline.axis.ticks_s:
         x = plot.at(tick, span)
-        yield element("path", class_="grid", d=f"M{number(x)} {number(plot.y - 5)}V{number(plot.bottom)}")
+        yield _upright("grid", x, plot)
         yield element("text", time_tick(tick, span), x=x, y=plot.y - 12, text_anchor="middle")
 
 
@@ -346,5 +346,8 @@ def _bar(bar: Bar, plot: Plot, middle: float, span_s: float, now_s: float) -> st
 def _now(timeline: Timeline, plot: Plot) -> str:
     if timeline.now_s is None:
         return ""
-    x = plot.at(timeline.now_s, timeline.axis.span_s)
-    return element("path", class_="now", d=f"M{number(x)} {number(plot.y - 5)}V{number(plot.bottom)}")
+    return _upright("now", plot.at(timeline.now_s, timeline.axis.span_s), plot)
+
+
+def _upright(look: str, x: float, plot: Plot) -> str:
+    return element("path", class_=look, d=f"M{number(x)} {number(plot.y - 5)}V{number(plot.bottom)}")
