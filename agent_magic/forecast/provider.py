@@ -303,9 +303,6 @@ class KnownServers:
         shared = any(not one.likely.is_constant for one in self.fits.values())
         return {at: one.likely for at, one in self.fits.items()} if shared else {}
 
-    def is_beyond(self, most: Mapping[At, int]) -> bool:
-        return any(most.get(at, 0) > one.most for at, one in self.fits.items())
-
     def rows(self, earlier: Iterable[Past]) -> list[Past]:
         # If load matters and was unknown for an answer, its length counts and its seconds do not.
         shared = {pool for (_, pool), one in self.models.items() if not one.is_constant}

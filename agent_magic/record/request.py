@@ -224,16 +224,16 @@ def without_thinking(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     found: list[Message] = []
     for one in messages:
         blocks: Any = read_blocks(one.content) if "thinking" in one.content else None
-        kept: list[Any] = [block for block in blocks or () if isinstance(block, dict) and not _is_thought(block)]
+        kept: list[Any] = [
+            block
+            for block in blocks or ()
+            if isinstance(block, dict) and cast("Any", block).get("type") not in THINKING
+        ]
         if not isinstance(blocks, list) or len(kept) == len(cast("list[Any]", blocks)):
             found.append(one)
         elif kept:
             found.append(Message(one.role, json.dumps(kept)))
     return tuple(found)
-
-
-def _is_thought(block: Any) -> bool:
-    return block.get("type") in THINKING
 
 
 def rows_of(plan: Plan, number: int) -> str:

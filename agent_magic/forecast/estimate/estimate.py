@@ -103,6 +103,7 @@ def estimate(  # noqa: PLR0913 - the bases of an estimate, each with its name
     expected = tuple(_expect(plan, one, requests, guesses, drawn.cascades, ends, book) for one in range(len(plan)))
     expected = tuple(_with_sharers(expected, drawing.same))
     wall_s = _span([one.wall_s or 0.0 for one in totals])
+    is_beyond = any(played.most.get(at, 0) > one.most for at, one in servers.fits.items())
     less_s, more_s = _open_s(plan, policy, servers, guesses, ends[1], played)
     found = Estimate(
         plan.name,
@@ -111,7 +112,7 @@ def estimate(  # noqa: PLR0913 - the bases of an estimate, each with its name
         most_usd=_total([one.most_usd for one in expected]),
         wall_s=Span(wall_s.low * (1 - less_s / (wall_s.likely or 1.0)), wall_s.likely, wall_s.high + more_s),
         critical_path=find_path(ends[1], totals[1].wall_s or 0.0),
-        basis="assumed" if servers.is_beyond(played.most) else weakest(expected),
+        basis="assumed" if is_beyond else weakest(expected),
         order=tuple(plan.index[name] for name in ends[1].facts.agents),
         notes=(*words, *_notes_of(plan, policy, guesses, totals, timeouts_s, limited=bool(terms.before))),
         simulated=simulated and bool(rows),
