@@ -21,7 +21,8 @@ from IPython.utils.text import EvalFormatter
 from agent_magic.declare.options import AGENT, flag_of
 from agent_magic.errors import did_you_mean
 from agent_magic.record.files import inside
-from agent_magic.show.page import WIDTH, Column, Line, Page, Table, Words
+from agent_magic.show.markup import TEXT_WIDTH
+from agent_magic.show.page import Column, Line, Page, Table, Words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -280,7 +281,7 @@ class Commands(Mapping[str, Verb]):
 
 def _example(line: str) -> str:
     command, *comment = re.split(r"\s{2,}(?=# )", line, maxsplit=1)
-    return line if len(line) <= WIDTH or not comment else f"{comment[0]}\n{command}"
+    return line if len(line) <= TEXT_WIDTH or not comment else f"{comment[0]}\n{command}"
 
 
 def is_edit(line: str) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from IPython.display import display  # pyright: ignore[reportUnknownVariableType] - IPython leaves its types open
 
 from agent_magic.machine import in_browser
-from agent_magic.show.page import wrapped
+from agent_magic.show.markup import wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

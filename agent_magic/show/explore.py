@@ -39,9 +39,7 @@ from agent_magic.show.charts.marks import MARGIN, WIDTH
 from agent_magic.show.charts.timeline import run_timeline
 from agent_magic.show.charts.tradeoff import Marked, tradeoff_chart
 from agent_magic.show.displays import view_of
-from agent_magic.show.markup import element, escape, fit
-from agent_magic.show.page import WIDTH as TEXT_WIDTH
-from agent_magic.show.page import wrapped
+from agent_magic.show.markup import TEXT_WIDTH, element, escape, fit, wrapped
 from agent_magic.show.theme import FONT, INKS, built
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from agent_magic.measure.frames import ALL
 from agent_magic.measure.scores import FEW
 from agent_magic.record.display import single_line
 from agent_magic.record.reasons import limit, wording
-from agent_magic.show.page import GAP, WIDTH, Column, Fold, Line, Page, Table, columns_of, cut
+from agent_magic.show.markup import TEXT_WIDTH
+from agent_magic.show.page import GAP, Column, Fold, Line, Page, Table, columns_of, cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -86,7 +87,7 @@ def frame_bundle(frame: pd.DataFrame) -> dict[str, str]:
 
 
 def frame_text(frame: pd.DataFrame) -> str:
-    return _page(frame, LEAST_WORDS, WIDTH).text()
+    return _page(frame, LEAST_WORDS, TEXT_WIDTH).text()
 
 
 def _page(frame: pd.DataFrame, words: int, width: int) -> Page:

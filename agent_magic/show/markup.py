@@ -1,8 +1,9 @@
-"""Safe text for markup: escaped, and cut to a width. Everything that becomes markup passes here."""
+"""Safe text for markup: escaped, and cut or wrapped to a width. Everything that becomes markup passes here."""
 
 from __future__ import annotations
 
 import math
+import textwrap
 import unicodedata
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -12,6 +13,8 @@ from agent_magic.record.display import clean, single_line
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+TEXT_WIDTH = 80
+"""Columns of plain text."""
 _ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#39;"})
 _NARROW = frozenset("iljI.,:;'|! `·")
 _SLIM = frozenset('frt()[]{}/\\-"*^')
@@ -89,3 +92,12 @@ def _longest_start(text: str, room_px: float, size_px: float) -> str:
         if room_px < 0:
             return text[:place]
     return text
+
+
+def wrapped(text: str, width: int, indent: str = "") -> str:
+    """Break a line between words; all lines but the first are indented."""
+    broken = textwrap.TextWrapper(
+        max(width, 1), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    lines = broken.wrap(text)
+    return "\n".join(lines)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 import unicodedata
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from agent_magic.record.display import clean, single_line
-from agent_magic.show.markup import escape
+from agent_magic.show.markup import TEXT_WIDTH, escape, wrapped
 from agent_magic.show.theme import PAGE_CSS, PRE, TONES, box
 
 if TYPE_CHECKING:
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
 
     from agent_magic.show.theme import Tone
 
-WIDTH = 80
 GAP = "  "
 
 
@@ -165,11 +163,11 @@ class Page:
 
     blocks: Sequence[Block]
 
-    def bundle(self, width: int = WIDTH) -> dict[str, str]:
+    def bundle(self, width: int = TEXT_WIDTH) -> dict[str, str]:
         body = "".join(block.html() for block in self.blocks)
         return {"text/html": f"<style>{PAGE_CSS}</style>{box()}{body}</div>", "text/plain": self.text(width)}
 
-    def text(self, width: int = WIDTH) -> str:
+    def text(self, width: int = TEXT_WIDTH) -> str:
         return "\n".join(filter(None, (block.text(width) for block in self.blocks)))
 
     def __repr__(self) -> str:
@@ -196,12 +194,3 @@ def cut(text: str, most: int) -> str:
 def padded(text: str, width: int, *, right: bool = False) -> str:
     blank = " " * max(0, width - columns_of(text))
     return blank + text if right else text + blank
-
-
-def wrapped(text: str, width: int, indent: str = "") -> str:
-    """Break a line between words; all lines but the first are indented."""
-    broken = textwrap.TextWrapper(
-        max(width, 1), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-    )
-    lines = broken.wrap(text)
-    return "\n".join(lines)

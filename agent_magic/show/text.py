@@ -18,7 +18,7 @@ from agent_magic.record.answer import total_tokens
 from agent_magic.record.display import single_line
 from agent_magic.record.reasons import limited
 from agent_magic.record.results import capped_steps
-from agent_magic.show.page import WIDTH, wrapped
+from agent_magic.show.markup import TEXT_WIDTH, wrapped
 from agent_magic.show.states import DONE, STATES, source_word, states_of, unmet
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ def _by_layer(
     if len(rows) > _MOST_LINES:
         keep = _MOST_LINES // 2
         rows[keep:-keep] = [f"    {UNKNOWN} {len(rows) - 2 * keep:,} more lines {UNKNOWN}"]
-    return "\n".join(wrapped(one, WIDTH, "      ") for one in rows)
+    return "\n".join(wrapped(one, TEXT_WIDTH, "      ") for one in rows)
 
 
 def forecast_words(record: RunRecord) -> str:

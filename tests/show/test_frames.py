@@ -17,7 +17,7 @@ from agent_magic.errors import Unreachable
 from agent_magic.measure.compare import compared
 from agent_magic.measure.frames import make_frame
 from agent_magic.show import columns_of, frame_bundle, frame_text
-from agent_magic.show.page import WIDTH
+from agent_magic.show.markup import TEXT_WIDTH
 from tests.live.virtual import Reply, drive
 from tests.show.story import business_run
 from tests.show.test_pictures import HOSTILE
@@ -93,14 +93,14 @@ def test_text_of_every_frame_fits(run: Run):
     """No line of text is wider than a screen, and each row is one line, but for reasons."""
     for name, frame in frames_of(run).items():
         lines = frame_text(frame).splitlines()
-        assert max(map(columns_of, lines)) <= WIDTH, name
+        assert max(map(columns_of, lines)) <= TEXT_WIDTH, name
         assert len(lines) <= len(frame) * (3 if name == "slo" else 1) + 5, name
 
 
 def test_reasons_are_written_out(run: Run):
     """Why a target is not met, or cannot be told, is broken between words on a page of 80 columns."""
     text = frame_text(run.slo())
-    assert max(map(columns_of, text.splitlines())) <= WIDTH
+    assert max(map(columns_of, text.splitlines())) <= TEXT_WIDTH
     assert "…" not in text
 
 

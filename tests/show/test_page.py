@@ -6,7 +6,8 @@ import pytest
 
 from agent_magic.api import Run
 from agent_magic.show import Page, advice_page, columns_of
-from agent_magic.show.page import WIDTH, Column, Fold, Line, Table, Words
+from agent_magic.show.markup import TEXT_WIDTH
+from agent_magic.show.page import Column, Fold, Line, Table, Words
 from tests.show.story import business_run
 from tests.show.test_pictures import HOSTILE
 from tests.show.test_values import Seen
@@ -23,15 +24,15 @@ def page_of(text: str) -> Page:
 def test_prose_breaks_between_words() -> None:
     """A table fits its width: prose wraps inside its column, the others stay on their line."""
     table = Table((Column("name"), Column("what", "prose"), Column("n", "number")), [("agent_1", PROSE, "1,000")])
-    lines = table.text(WIDTH).splitlines()
-    assert max(map(columns_of, lines)) <= WIDTH
+    lines = table.text(TEXT_WIDTH).splitlines()
+    assert max(map(columns_of, lines)) <= TEXT_WIDTH
     assert ["name", "what", "n"] == lines[0].split()
     assert PROSE.split() == " ".join(lines[1:]).replace("agent_1", "").replace("1,000", "").split()
 
 
 def test_numbers_are_on_the_right() -> None:
     """So that digits of the same worth stand under each other."""
-    assert ["  n", "  1", "100"] == Table((Column("n", "number"),), [("1",), ("100",)]).text(WIDTH).splitlines()
+    assert ["  n", "  1", "100"] == Table((Column("n", "number"),), [("1",), ("100",)]).text(TEXT_WIDTH).splitlines()
 
 
 def test_wide_letters_count_twice() -> None:
@@ -65,7 +66,7 @@ def test_an_advice_is_a_table_of_changes() -> None:
     """What to change and what it saves come first; rules that found nothing, and sources, are folded."""
     advice = Run(business_run()).advise()
     bundle = advice_page(advice).bundle()
-    assert max(map(columns_of, bundle["text/plain"].splitlines())) <= WIDTH
+    assert max(map(columns_of, bundle["text/plain"].splitlines())) <= TEXT_WIDTH
     assert bundle["text/plain"].startswith("Advice: ")
     words = set(" ".join(bundle["text/plain"].split()).split())
     for one in advice:

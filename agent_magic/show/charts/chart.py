@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agent_magic.record.display import single_line
 from agent_magic.show.charts.marks import MARGIN, ROW_H, WIDTH, Area, Bar, Label, Line, Point, Rows
-from agent_magic.show.markup import element, escape, fit, number, width_px
-from agent_magic.show.page import WIDTH as TEXT_WIDTH
-from agent_magic.show.page import wrapped
+from agent_magic.show.markup import TEXT_WIDTH, element, escape, fit, number, width_px, wrapped
 from agent_magic.show.theme import FONT, dark_style, inks_of
 
 if TYPE_CHECKING:
