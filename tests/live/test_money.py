@@ -317,6 +317,32 @@ def test_a_run_again_without_the_caps_buys_only_the_rest(seed: int) -> None:
         assert dollars == pytest.approx(row.cost_usd or 0.0, abs=DUST_USD)
 
 
+@settings(max_examples=2_000 if NIGHTLY else 30, deadline=None)
+@given(SEEDS)
+def test_caps_that_change_from_run_to_run_hold_and_buy_nothing_twice(seed: int) -> None:
+    """Runs are stopped and taken up under other caps: each keeps to its own, and the last one buys only the rest."""
+    chance, plan = Random(seed), plan_of(Random(seed))
+    had, first = Counter[Any](), policy_of(chance)
+    with closing(am.Ledger()) as ledger:
+        for is_last in [*[False] * chance.randint(1, 3), True]:
+            policy = replace(policy_of(chance), identical=first.identical, degrade="")
+            policy = replace(policy, **UNCAPPED) if is_last else policy
+            stops = [(chance.uniform(0.0, 20.0), None)] if chance.random() < 0.5 and not is_last else []
+            run, till = played(plan, policy, seed, ledger=ledger, stops=stops)
+            if policy.budget_usd is not None:
+                committed_usd = run.record.committed_usd or 0.0
+                assert till.billed_usd <= committed_usd + DUST_USD <= policy.budget_usd + 2 * DUST_USD
+            over = [one for one in run.record.results if one.kind == "BudgetExceeded"]
+            assert all(one.error for one in over)
+            assert not (over and is_last)
+            answers = [one for one in run.record.attempts if one.answer is not None and not one.is_shared]
+            asks = Counter(asked(one.request) for one in answers)
+            anew = Counter(asked(one.request) for one in answers if not one.is_served)
+            unfit = {asked(one.request) for one in answers if one.kind == "InvalidAnswer"}  # asked again on purpose
+            assert all(count <= asks[one] - min(had[one], asks[one]) for one, count in anew.items() if one not in unfit)
+            had.update(asked(one.request) for one in answers if not one.is_served and one.kind != "Refused")
+
+
 def costs(run: am.Run) -> list[tuple[str, float | None]]:
     """The status and dollars of each step."""
     return [(one.status, one.cost_usd) for one in run.record.results]
