@@ -82,7 +82,9 @@ class Keeping:
         except LedgerError as error:
             if not error.unwritable:
                 raise
-            self._notes.append(f"{error} What is bought is kept in memory, until this kernel ends.")
+            self._notes.append(
+                f"{error} What is bought is kept in memory, until this kernel ends: %agents record FILE keeps a run."
+            )
             return api.Ledger(api.MEMORY, reuse_simulated=self.reuse_simulated)
 
     def take_notes(self) -> list[str]:
