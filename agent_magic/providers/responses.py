@@ -38,7 +38,7 @@ LONGEST_WAIT_S: Final = 366 * 86_400.0
 """A longer wait is a server's mistake."""
 _WORTH_REPEATING = frozenset({408, 409, 425})
 _LASTING = frozenset({501, 505, 506, 510, 511, 526})
-"""What the server cannot do, a network that wants a login, an invalid certificate: another try cannot help."""
+"""Another try cannot help: a missing feature, a network that wants a login, an invalid certificate."""
 TOO_MANY: Final = 429
 NOT_OFFERED: Final = frozenset({404, 405, 501})
 """Statuses of a server without such an endpoint."""
@@ -200,7 +200,7 @@ Source: the pages of OpenAI, Mistral, Cohere, Google and Zhipu on their APIs.
 ABANDONED: Final = frozenset(
     {"error", "abort", "timeout", "network_error", "insufficient_system_resource", "malformed_function_call"}
 )
-"""Words in the place of a reason for what is no answer: the server failed in the middle of it.
+"""Words in the place of a reason if the server failed in the middle of an answer.
 
 Source: the pages of OpenRouter, vLLM, Cohere, Zhipu, DeepSeek and Google on their APIs.
 """
@@ -287,7 +287,7 @@ def rate_limited(
 ) -> RateLimited:
     """Return the error of a 429, with the wait in its headers or else in its message, `said_s`.
 
-    `spent` says what is used up, `never` why no wait can help, if the server tells.
+    `spent` names a quota that is used up, `never` the reason if no wait can help.
     """
     again, wait_s = should_retry(headers), retry_after_s(headers)
     final = again is None and bool(spent)
