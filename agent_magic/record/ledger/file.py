@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from agent_magic.errors import LedgerError
+from agent_magic.machine import in_browser
 from agent_magic.record.files import check_regular
 from agent_magic.record.ledger.rows import APPLICATION_ID, MARK, MIGRATIONS, TABLES, VERSION
 
@@ -130,7 +131,7 @@ class LedgerFile:
             raise LedgerError(f"The ledger {self.name!r} cannot be opened: {error}.", unwritable=True) from None
         self._is_patient = False
         self._set_patience(patient=True)
-        if self.path is not None:
+        if self.path is not None and not in_browser():  # nobody else is there, and its files may change their numbers
             self._place, self._log_place = _place(self.path), _place(f"{self.path}-wal") if self.is_logged else None
 
     @property
@@ -242,7 +243,7 @@ class LedgerFile:
 
     def _check_place(self) -> None:
         """Raise SQLite's error for a moved database, which it raises itself only without a write-ahead log."""
-        if self.path is None:
+        if self._place is None:
             return
         log = None if self._log_place is None else _place(f"{self.path}-wal")
         if (_place(self.path), log) == (self._place, self._log_place):
