@@ -38,6 +38,8 @@ SERVED: dict[str, AsyncBaseTransport] = {}
 """Servers inside this process, by address: the mock server in a browser."""
 STALE_S: Final = 2.0
 """A kept connection that was closed shows it within a round trip."""
+GIVEN_UP: Final = 408
+"""What some servers write before they close an idle connection. Source: RFC 9110, 15.5.9."""
 ERROR_S: Final = 1.0
 ERROR_BYTES: Final = 65_536
 """Seconds and bytes of an error's body: the status is enough, and some gateways never end it."""
@@ -74,19 +76,18 @@ def _reopening_client() -> type[AsyncClient]:
             self._inner = inner
 
         async def handle_async_request(self, request: Request) -> Response:
-            if self._inner.client is None:
-                self._inner.client = _reading_heads_apart(_traced(self._inner.get_client()))
+            _open_session(self._inner)
             while True:
                 _kept.set(False)
                 began_s = time.monotonic()
                 try:
                     response = await self._inner.handle_async_request(request)
                     response.stream = _arrived_stream()(response.stream)
-                    return await _whole_if_error(response)
+                    if not _is_stale(request, began_s, closed=response.status_code == GIVEN_UP):
+                        return await _whole_if_error(response)
+                    await response.aclose()  # said of the idle connection, before this request
                 except httpx2.TransportError as error:
-                    is_stale = _kept.get() and time.monotonic() - began_s < STALE_S and _is_unanswered(error)
-                    # A batch that was created without a reply is looked for in the list: twice would be paid twice.
-                    if not is_stale or (request.method == "POST" and request.url.path.endswith("/batches")):
+                    if not _is_stale(request, began_s, closed=_is_unanswered(error)):
                         raise
 
         async def aclose(self) -> None:
@@ -155,6 +156,17 @@ def _reading_heads_apart(session: ClientSession) -> ClientSession:
     if isinstance(made := getattr(connector, "_factory", None), functools.partial):
         connector._factory = functools.partial(Handler, **made.keywords)  # noqa: SLF001 - no public way to parse
     return session
+
+
+def _open_session(transport: Any) -> None:
+    if transport.client is None:
+        transport.client = _reading_heads_apart(_traced(transport.get_client()))
+
+
+def _is_stale(request: Request, began_s: float, *, closed: bool) -> bool:
+    # A batch that was created without a reply is looked for in the list: twice would be paid twice.
+    creates = request.method == "POST" and request.url.path.endswith("/batches")
+    return closed and _kept.get() and time.monotonic() - began_s < STALE_S and not creates
 
 
 def _is_unanswered(error: BaseException) -> bool:

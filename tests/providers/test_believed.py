@@ -368,9 +368,13 @@ def meet(server: Closing, plan: am.Plan, policy: am.Policy | None = None) -> Run
 CHAIN = am.Plan([am.Agent("a", "x"), am.Agent("b", "{{ a }}"), am.Agent("c", "{{ b }}")])
 
 
-def test_a_kept_connection_that_was_closed_is_opened_again():
+TIRED = b"HTTP/1.1 408 X\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize("last", [b"", TIRED], ids=["reset", "408"])
+def test_a_kept_connection_that_was_closed_is_opened_again(last: bytes):
     """No attempt is used up, nobody waits, and each request is sent on one new connection."""
-    server = Closing()
+    server = Closing(last)
     run = meet(server, CHAIN, ONCE)
     frame = run.agents
     assert (["succeeded"] * 3, [1] * 3) == (frame["status"].tolist(), frame["attempts"].tolist())
