@@ -139,7 +139,7 @@ STAND_IN_FAULTS = {
     "[[fault:empty]]": ("Truncated", 2),
     "[[fault:error_event]]": ("Overloaded", 3),
     "[[fault:broken_json]]": ("Unreadable", 2),
-    "[[fault:wrong_bytes]]": ("Unreadable", 2),
+    "[[fault:wrong_bytes]]": ("Truncated", 2),
     "[[fault:html status=200]]": ("Unreadable", 2),
     "[[stop:refusal]]": ("Refused", 1),
 }

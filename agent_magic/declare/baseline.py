@@ -90,7 +90,7 @@ def _prompt(plan: Plan, number: int) -> Prompt:
 def _attached(plan: Plan) -> dict[str, Attachment]:
     every = [one.attachment for number in plan.dag.order for one in _prompt(plan, number).attachments]
     once = {one.sha256: one for one in every}
-    return {f"attached_{place}": one for place, one in enumerate(once.values(), 1)}
+    return {f"attached_{index}": one for index, one in enumerate(once.values(), 1)}
 
 
 def _task(plan: Plan, number: int) -> str:

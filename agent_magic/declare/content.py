@@ -133,14 +133,14 @@ class _Marks:
         parts = re.split(rf"{_START}{self._nonce}(\d{{6}}){_END}", text)
         found: list[Placed] = []
         at = 0
-        for place, part in enumerate(parts):
-            if place % 2:
+        for index, part in enumerate(parts):
+            if index % 2:
                 attachment = self._known[int(part)]
                 found.append(Placed(at, attachment))
-                parts[place] = attachment.label
+                parts[index] = attachment.label
             elif any(one in part for one in self._remains()):
                 raise ValueError("a filter has changed or cut a picture or document; write it whole, {{ name }}")
-            at += len(parts[place])
+            at += len(parts[index])
         return Prompt("".join(parts), tuple(found))
 
     def _remains(self) -> Iterator[str]:

@@ -129,7 +129,7 @@ def request_steps(agent: Agent, parts: Sequence[Part], size: int) -> list[Agent]
     found: list[Agent] = []
     returns = agent.returns.of_several
     for number, first in enumerate(range(0, len(parts), size)):
-        items = [[place, one.key, one.item] for place, one in enumerate(parts[first : first + size], 1)]
+        items = [[index, one.key, one.item] for index, one in enumerate(parts[first : first + size], 1)]
         part = Part(group, over, number, number, items, asks=size)
         options: dict[str, Any] = {"each": None, "group": None, "returns": returns, "part": part}
         expected = None if agent.expect_out is None else agent.expect_out * len(items)

@@ -98,13 +98,13 @@ def plan_from_dict(data: Mapping[str, Any], kind: type[P], file_of: Callable[[st
             raise _wrong(f"'{part}'", "an object of names", parts[part])
     on_missing = data.get("on_missing") or "error"
     rows = cast("list[Any]", rows)
-    names = [_name(row, place) for place, row in enumerate(rows)]
+    names = [_name(row, index) for index, row in enumerate(rows)]
     agents: list[Step] = []
     fed: list[str] = []
     file_of = file_of or _reader_of(data.get("attachments") or {})
     parts["values"] = {name: _with_files(value, file_of) for name, value in parts["values"].items()}
-    for place, row in enumerate(rows):
-        agent = _agent_from_dict(row, place, names, file_of, drop=on_missing == "drop")
+    for index, row in enumerate(rows):
+        agent = _agent_from_dict(row, index, names, file_of, drop=on_missing == "drop")
         fed += [agent.name] if not agent.is_task and agent.prompt != row.get("prompt", row.get("task")) else []
         agents.append(agent)
     agents = _with_items_taken(agents)
@@ -188,7 +188,7 @@ def _item(item: Any) -> Any:
     return {name: _plain(cell) for name, cell in item.items()} if isinstance(item, Row) else _plain(item)
 
 
-def _part_from_dict(row: dict[str, Any], place: int) -> Part | None:
+def _part_from_dict(row: dict[str, Any], index: int) -> Part | None:
     given: Any = row.get("part")
     if given is None:
         return None
@@ -203,7 +203,7 @@ def _part_from_dict(row: dict[str, Any], place: int) -> Part | None:
             levels=unpacked(given.get("levels") or ()),
             source=str(given.get("source", "")),
             path=tuple(map(str, given.get("path", ()))),
-            outer=_part_from_dict({"part": given.get("outer")}, place),
+            outer=_part_from_dict({"part": given.get("outer")}, index),
             place=int(given.get("place", 0)),
             most=int(given.get("most", 0)),
             rounds=int(given.get("rounds", 0)),
@@ -213,43 +213,43 @@ def _part_from_dict(row: dict[str, Any], place: int) -> Part | None:
             shares=given.get("shares") is True,
         )
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise PlanError(f"agents[{place}] has a 'part' without group, over, number and item.") from None
+        raise PlanError(f"agents[{index}] has a 'part' without group, over, number and item.") from None
 
 
-def _name(row: Any, place: int) -> str:
+def _name(row: Any, index: int) -> str:
     if not isinstance(row, dict):
-        raise _wrong(f"agents[{place}]", "an object with 'name' and 'prompt'", row)
-    return str(cast("dict[str, Any]", row).get("name") or f"agent_{place}")
+        raise _wrong(f"agents[{index}]", "an object with 'name' and 'prompt'", row)
+    return str(cast("dict[str, Any]", row).get("name") or f"agent_{index}")
 
 
 def _agent_from_dict(
-    row: dict[str, Any], place: int, names: Sequence[str], file_of: Callable[[str], bytes], *, drop: bool
+    row: dict[str, Any], index: int, names: Sequence[str], file_of: Callable[[str], bytes], *, drop: bool
 ) -> Step:
     if isinstance(row.get("part"), dict):
         row = {**row, "part": _with_files(row["part"], file_of)}
     if row.get("kind") == "task":
-        return _task_from_dict(row, place)
+        return _task_from_dict(row, index)
     prompt = row.get("prompt", row.get("task"))
     if not isinstance(prompt, str):
-        raise _wrong(f"The prompt of agents[{place}] ({names[place]!r})", "a str", prompt)
+        raise _wrong(f"The prompt of agents[{index}] ({names[index]!r})", "a str", prompt)
 
     def wrong(option: str, must: str, value: object) -> Exception:
-        return _wrong(f"{option!r} of agents[{place}]", must, value)
+        return _wrong(f"{option!r} of agents[{index}]", must, value)
 
     options = from_plain(Agent, {**row, "after": None}, wrong)
     returns = row.get("returns")
     if isinstance(returns, str):  # as text, which keeps the order of fields
         returns = schema_of(returns)
     if returns is not None and not isinstance(returns, dict):
-        raise _wrong(f"'returns' of agents[{place}]", "a JSON schema", returns)
-    more: dict[str, Any] = {"part": _part_from_dict(row, place)}
+        raise _wrong(f"'returns' of agents[{index}]", "a JSON schema", returns)
+    more: dict[str, Any] = {"part": _part_from_dict(row, index)}
     if row.get("tools"):
-        more["tools"] = _tools_from_list(row["tools"], place)
-    agent = Agent(names[place], prompt, **options, returns=returns, **more)
-    after = _list(row, "after", place)
+        more["tools"] = _tools_from_list(row["tools"], index)
+    agent = Agent(names[index], prompt, **options, returns=returns, **more)
+    after = _list(row, "after", index)
     if after is not None:
         return replace(agent, after=tuple(after))
-    parents = [_parent(one, place, names, drop=drop) for one in _list(row, "depends_on", place) or ()]
+    parents = [_parent(one, index, names, drop=drop) for one in _list(row, "depends_on", index) or ()]
     others = [one for one in dict.fromkeys(parents) if one not in agent.uses]
     known = [one for one in others if one in names and one != agent.name]
     if known or PREVIOUS.search(prompt):
@@ -257,18 +257,18 @@ def _agent_from_dict(
     return replace(agent, after=tuple(one for one in others if one not in known))
 
 
-def _tools_from_list(given: Any, place: int) -> Tools:
+def _tools_from_list(given: Any, index: int) -> Tools:
     try:
         return recorded_tools(given)
     except (AttributeError, KeyError, TypeError, ValueError, DeclarationError) as error:
-        raise PlanError(f"'tools' of agents[{place}] are not definitions of tools: {error}.") from None
+        raise PlanError(f"'tools' of agents[{index}] are not definitions of tools: {error}.") from None
 
 
-def _task_from_dict(row: dict[str, Any], place: int) -> Task:
+def _task_from_dict(row: dict[str, Any], index: int) -> Task:
     try:
-        return Task.from_dict(row, _part_from_dict(row, place))
+        return Task.from_dict(row, _part_from_dict(row, index))
     except (AttributeError, KeyError, TypeError, ValueError, DeclarationError) as error:
-        raise PlanError(f"agents[{place}] is no task: {error}.") from None
+        raise PlanError(f"agents[{index}] is no task: {error}.") from None
 
 
 def _with_answers(prompt: str, parents: Sequence[str]) -> str:
@@ -278,16 +278,16 @@ def _with_answers(prompt: str, parents: Sequence[str]) -> str:
     return f"{prompt}\n\nPrevious outputs:\n\n{answers}"
 
 
-def _list(row: dict[str, Any], key: str, place: int) -> list[Any] | None:
+def _list(row: dict[str, Any], key: str, index: int) -> list[Any] | None:
     value = row.get(key)
     if value is None or isinstance(value, list):
         return cast("list[Any] | None", value)
     if isinstance(value, str):
         return [one.strip() for one in value.split(",")]
-    raise _wrong(f"'{key}' of agents[{place}]", "a list", value)
+    raise _wrong(f"'{key}' of agents[{index}]", "a list", value)
 
 
-def _parent(reference: object, place: int, names: Sequence[str], *, drop: bool) -> str:
+def _parent(reference: object, index: int, names: Sequence[str], *, drop: bool) -> str:
     if isinstance(reference, str) and reference.isdecimal():
         reference = int(reference)  # a name cannot be a number
     if isinstance(reference, bool) or not isinstance(reference, int):
@@ -296,7 +296,7 @@ def _parent(reference: object, place: int, names: Sequence[str], *, drop: bool) 
         return names[reference]
     if drop:
         return f"agent_{reference}"  # an agent that does not exist: the plan drops the edge, and warns
-    raise _wrong(f"'depends_on' of agents[{place}]", f"places from 0 to {len(names) - 1}, or names", reference)
+    raise _wrong(f"'depends_on' of agents[{index}]", f"places from 0 to {len(names) - 1}, or names", reference)
 
 
 def attachments_of(plan: Plan) -> dict[str, Attachment]:

@@ -170,8 +170,8 @@ class Template:
     def render(self, values: Mapping[str, Any]) -> Prompt:
         """Fill the template in; lone surrogates, which no request can carry, become `U+FFFD`."""
         pieces = list(self.pieces)
-        for place in range(1, len(pieces), 2):
-            value = pieces[place] = values[pieces[place]]
+        for index in range(1, len(pieces), 2):
+            value = pieces[index] = values[pieces[index]]
             if type(value) is not str:
                 break
         else:
@@ -187,8 +187,8 @@ class Template:
         if not self.pieces:
             return sendable(_render(self.text, values, self.names))
         pieces = list(self.pieces)
-        for place in range(1, len(pieces), 2):
-            pieces[place] = value_text(pieces[place], values[pieces[place]])
+        for index in range(1, len(pieces), 2):
+            pieces[index] = value_text(pieces[index], values[pieces[index]])
         return self._joined(pieces)
 
     def _joined(self, pieces: list[str]) -> str:

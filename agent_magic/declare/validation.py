@@ -117,9 +117,9 @@ def instances_of(option: str, given: object, kind: type[T], *others: type) -> tu
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
         raise must_be(option, what, given, hint, error=PlanError)
     found = tuple(cast("Iterable[object]", given))
-    for place, one in enumerate(found):
+    for index, one in enumerate(found):
         if not isinstance(one, (kind, *others)):
-            raise must_be(f"{option}[{place}]", f"of type {kind.__name__}", one, hint, error=PlanError)
+            raise must_be(f"{option}[{index}]", f"of type {kind.__name__}", one, hint, error=PlanError)
     return cast("tuple[T, ...]", found)
 
 

@@ -168,10 +168,10 @@ class AlertWatch:
 
     def read(self, events: Sequence[Event]) -> list[Episode]:
         before, last = len(self.episodes), len(events) - 1
-        for place in range(self._seen, len(events)):
-            at_s = events[place].at_s
-            self._gauges.add(events[place])
-            if place == last or events[place + 1].at_s > at_s:  # what happens at one moment is judged together
+        for index in range(self._seen, len(events)):
+            at_s = events[index].at_s
+            self._gauges.add(events[index])
+            if index == last or events[index + 1].at_s > at_s:  # what happens at one moment is judged together
                 self._judge(at_s)
         self._seen = len(events)
         return self.episodes[before:]

@@ -121,8 +121,8 @@ def calibration(*runs: Holder) -> pd.DataFrame:
     records = sorted({run.record.uid: run.record for run in runs}.values(), key=lambda record: record.began_at)
     found = [pair for log in logs for pair in log.matched(records)]
     forecast_before = {record.uid for _, record in found}
-    for place, record in enumerate(records):
-        if record.uid not in forecast_before and (late := _forecast_now(records[:place], record)) is not None:
+    for index, record in enumerate(records):
+        if record.uid not in forecast_before and (late := _forecast_now(records[:index], record)) is not None:
             found.append((late, record))
     rows = {(id(prediction), record.uid): _row(prediction, record) for prediction, record in found}
     simulated = any(row["simulated"] for row in rows.values())

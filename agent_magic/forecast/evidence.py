@@ -335,13 +335,13 @@ def _tries(result: AgentResult, alone: Mapping[int, Needs], *, may_batch: bool, 
     attempts = result.attempts
     next_model = _next_model(result)
     moved = bool(next_model or Facts(attempts).models - {result.model})
-    for place, attempt in enumerate(attempts):
+    for index, attempt in enumerate(attempts):
         beaten = attempt.kind == "cancelled" and result.kind in {BEATEN, CONDITION, SKIPPED}
         if attempt.ended_s is None or (attempt.kind == "cancelled" and not beaten):
             continue  # a person stopped it: a forecast goes on
-        last = place == len(attempts) - 1
-        waited_s = result.last_backoff_s if last else attempts[place + 1].backoff_s
-        moves = not last and attempts[place + 1].model != attempt.model
+        last = index == len(attempts) - 1
+        waited_s = result.last_backoff_s if last else attempts[index + 1].backoff_s
+        moves = not last and attempts[index + 1].model != attempt.model
         to_go_on = last and _was_to_go_on(result, attempt)
         final = ((last and not to_go_on) or moves) and not waited_s
         last = last and not to_go_on

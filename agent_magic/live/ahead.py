@@ -252,7 +252,7 @@ def _sample(requests: Sequence[Request]) -> list[int]:
         ranked = sorted(numbers, key=lambda number: len(requests[number].prompt))
         few = min(most, len(ranked))
         found += (
-            [ranked[place * (len(ranked) - 1) // (few - 1)] for place in range(few)]
+            [ranked[index * (len(ranked) - 1) // (few - 1)] for index in range(few)]
             if few > 1
             else [ranked[len(ranked) // 2]]
         )

@@ -135,7 +135,7 @@ class Observed:
         self.caught = caught if len(caught) < len(whole) else set[int]()  # nothing else tells how long they take
         whole = self.whole = [one for one in whole if one not in self.caught]
         step = max(1.0, len(whole) / MOST)
-        self.compared = [whole[int(place * step)] for place in range(int(len(whole) / step))]
+        self.compared = [whole[int(index * step)] for index in range(int(len(whole) / step))]
         self.most = max(1, overlap([(one.sent_s, one.ended_s) for one in self.exchanges])[0])
         streamed = sorted(self.exchanges[one].ended_s - (self.exchanges[one].first_s or NEVER) for one in whole)
         self.streams = bool(streamed) and streamed[len(streamed) // 2] > AT_ONCE_S
@@ -187,12 +187,12 @@ def _still(answers: Sequence[Exchange]) -> list[tuple[float, float]]:
     events = sorted(at for one in answers for at in (one.sent_s, one.first_s, one.ended_s) if at is not None)
     begun = [(one.first_s, one.sent_s) for one in answers if one.first_s is not None]
     for seen in sorted(begun), sorted((one.ended_s, one.sent_s) for one in answers):
-        for place, (at_s, _) in enumerate(seen):
+        for index, (at_s, _) in enumerate(seen):
             since_s = events[max(0, bisect_left(events, at_s) - 1)]
             if at_s - since_s <= least_s:
                 continue
             until = bisect_right(seen, (at_s + CAUGHT_UP_S, NEVER))
-            sent = [sent_s for _, sent_s in seen[place:until] if sent_s <= since_s]
+            sent = [sent_s for _, sent_s in seen[index:until] if sent_s <= since_s]
             more, rate = len(set(_together(sorted(sent)))) - 1, len(seen) / (seen[-1][0] - began_s)
             silent = math.exp(-rate * (at_s - since_s))
             if more > 0 and silent * (rate * CAUGHT_UP_S) ** more / math.factorial(more) < STOOD_STILL:
@@ -487,9 +487,9 @@ class _Search:
         found = sorted((math.log(full), score) for full, score in self.of(likely).items() if full < NEVER)
         top = max(score for _, score in found)
         total = weights = 0.0
-        for place, (at, score) in enumerate(found):
-            left = found[place - 1][0] if place else at
-            right = found[place + 1][0] if place + 1 < len(found) else at
+        for index, (at, score) in enumerate(found):
+            left = found[index - 1][0] if index else at
+            right = found[index + 1][0] if index + 1 < len(found) else at
             weight = math.exp(score - top) * ((right - left) or 1.0)
             total, weights = total + weight * at, weights + weight
         return likely._replace(full=math.exp(total / weights))

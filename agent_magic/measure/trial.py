@@ -143,10 +143,10 @@ class Trial(Shown):
         verdicts, pairs = self.verdicts(), self._pairs()
         best = self._best()
         rows: list[dict[str, Any]] = []
-        for place, (setting, tried) in enumerate(zip(self.settings, self.tried, strict=True)):
+        for index, (setting, tried) in enumerate(zip(self.settings, self.tried, strict=True)):
             found, cost = self._score(tried), mean_interval(_known(tried, "cost_usd"))
-            to_best = pairs.get((min(place, best), max(place, best))) if best is not None else None
-            undecided = verdicts[place] == "undecided" and to_best is not None
+            to_best = pairs.get((min(index, best), max(index, best))) if best is not None else None
+            undecided = verdicts[index] == "undecided" and to_best is not None
             rows.append(
                 {
                     **setting._asdict(),
@@ -155,7 +155,7 @@ class Trial(Shown):
                     "score": _or_none(found.value),
                     "low": _or_none(found.low),
                     "high": _or_none(found.high),
-                    "verdict": verdicts[place],
+                    "verdict": verdicts[index],
                     "cost_usd": _or_none(cost.value),
                     "total_s": _or_none(mean_interval(_known(tried, "work_s")).value),
                     **dict(zip(("run_usd", "run_low_usd", "run_high_usd"), map(self._of_run, cost[:3]), strict=True)),
@@ -186,11 +186,11 @@ class Trial(Shown):
         ]
         return make_frame(rows, PAIRS, target=self.target, simulated=self.simulated)
 
-    def more_words(self, place: int) -> str:
+    def more_words(self, index: int) -> str:
         best = self._best()
-        if best is None or self.verdicts()[place] != "undecided":
+        if best is None or self.verdicts()[index] != "undecided":
             return ""
-        more, enough = self._more(self._pairs()[min(place, best), max(place, best)])
+        more, enough = self._more(self._pairs()[min(index, best), max(index, best)])
         if enough:
             return f"about {plural(more, 'more answer')} would decide" if more else ""
         return f"the {plural(more, 'row')} left {'is' if more == 1 else 'are'} too few to decide" if more else NO_ROWS
@@ -234,21 +234,21 @@ class Trial(Shown):
     def verdicts(self) -> list[Verdict]:
         pairs, best = self._pairs(), self._best()
         found: list[Verdict] = []
-        for place in range(len(self.settings)):
-            if not _scores(self.tried[place]):
+        for index in range(len(self.settings)):
+            if not _scores(self.tried[index]):
                 found.append("unknown")
-            elif place == best:
+            elif index == best:
                 found.append("best")
-            elif any(apart.high < 0 for apart in self._from(place, pairs)):
+            elif any(apart.high < 0 for apart in self._from(index, pairs)):
                 found.append("worse")
             else:
-                apart = next(self._from(place, {key: one for key, one in pairs.items() if best in key}))
+                apart = next(self._from(index, {key: one for key, one in pairs.items() if best in key}))
                 as_good = -self.margin <= apart.low and apart.high <= self.margin
                 found.append("as good" if as_good else "undecided")
         return found
 
     def racing(self) -> list[int]:
-        return [place for place, one in enumerate(self.verdicts()) if one != "worse"]
+        return [index for index, one in enumerate(self.verdicts()) if one != "worse"]
 
     @property
     def decided(self) -> bool:
@@ -261,11 +261,11 @@ class Trial(Shown):
         verdicts = self.verdicts()
         if len(verdicts) - verdicts.count("unknown") < FEWEST:
             return None
-        good = [place for place, one in enumerate(verdicts) if one in ("best", "as good")]
+        good = [index for index, one in enumerate(verdicts) if one in ("best", "as good")]
         return self.settings[min(good, key=self._dearness)]
 
-    def _dearness(self, place: int) -> tuple[bool, float]:
-        cost = mean_interval(_known(self.tried[place], "cost_usd")).value
+    def _dearness(self, index: int) -> tuple[bool, float]:
+        cost = mean_interval(_known(self.tried[index], "cost_usd")).value
         return (math.isnan(cost), cost)
 
     def best(self, under_usd: float) -> Setting | None:
@@ -309,11 +309,11 @@ class Trial(Shown):
         return found
 
     @staticmethod
-    def _from(place: int, pairs: Mapping[tuple[int, int], Interval]) -> Iterator[Interval]:
+    def _from(index: int, pairs: Mapping[tuple[int, int], Interval]) -> Iterator[Interval]:
         for (one, other), found in pairs.items():
-            if place == one:
+            if index == one:
                 yield found
-            elif place == other:
+            elif index == other:
                 yield Interval(-found.value, -found.high, -found.low, found.n)
 
     def _is_decided(self, found: Interval) -> bool:
@@ -348,8 +348,8 @@ class Trial(Shown):
         apply += "" if run_usd is None else f", {dollars(run_usd)} a run"
         return f"{'; '.join(parts)} {about}.{self._to_decide()} {apply}"
 
-    def why_unknown(self, place: int) -> str:
-        return why_not([one.grade for one in self.tried[place]])
+    def why_unknown(self, index: int) -> str:
+        return why_not([one.grade for one in self.tried[index]])
 
 
 NO_ROWS: Final = "no rows are left to decide"

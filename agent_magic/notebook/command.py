@@ -265,9 +265,9 @@ class Commands(Mapping[str, Verb]):
         """Return the help of one command, or one line for each."""
         if command is None:
             rows = [
-                ("" if place else topic, name, self[name].help)
+                ("" if index else topic, name, self[name].help)
                 for topic, names in self._topics.items()
-                for place, name in enumerate(names)
+                for index, name in enumerate(names)
             ]
             table = Table((Column("to"), Column("%agents"), Column("what it does", "prose")), rows, strong=True)
             return Page([table, *(Line(line, "soft") for line in MORE_HELP)])
@@ -291,13 +291,13 @@ def is_edit(line: str) -> bool:
 def without_comment(line: str) -> str:
     """Cut off a comment: a `#` that begins a word outside quotes, and the rest."""
     quote = ""
-    for place, letter in enumerate(line):
+    for index, letter in enumerate(line):
         if quote:
             quote = "" if letter == quote else quote
         elif letter in "\"'":
             quote = letter
-        elif letter == "#" and (place == 0 or line[place - 1].isspace()):
-            return line[:place].rstrip()
+        elif letter == "#" and (index == 0 or line[index - 1].isspace()):
+            return line[:index].rstrip()
     return line
 
 

@@ -150,7 +150,7 @@ class Match:
         self.unknown: set[int] = set()
         self.texts: dict[str, Any] = {}
         self._taken = Taken(self.record)
-        self._recorded_places = {agent.name: place for place, agent in enumerate(run.agents)}
+        self._recorded_places = {agent.name: index for index, agent in enumerate(run.agents)}
         self._places: dict[int, int] = {}
         shelf = Shelf(run, plan)
         for agent in plan.dag.order:

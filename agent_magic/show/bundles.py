@@ -73,7 +73,7 @@ NOTHING: Final = " Nothing to apply: give it a larger budget, or fix the problem
 
 
 def trial_page(trial: Trial) -> Page:
-    places = {one: place for place, one in enumerate(trial.settings)}
+    places = {one: index for index, one in enumerate(trial.settings)}
     rows = [
         _setting_row(row, trial.more_words(places[Setting.of(row)]))
         for row in trial.frame.astype(object).where(trial.frame.notna(), None).to_dict("records")
@@ -91,7 +91,7 @@ def trial_page(trial: Trial) -> Page:
     there = sum(one.by_tokens for each in trial.tried for one in each)
     were, their = ("was", "its") if there == 1 else ("were", "their")
     spent += f" {plural(there, 'answer')} {were} there before, priced by {their} tokens." if there else ""
-    whys = dict.fromkeys([why for place in range(len(trial.settings)) if (why := trial.why_unknown(place))])
+    whys = dict.fromkeys([why for index in range(len(trial.settings)) if (why := trial.why_unknown(index))])
     apply = " run.apply(trial.chosen) or %agents apply takes it." if trial.chosen else NOTHING
     return Page(
         [

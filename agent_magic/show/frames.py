@@ -108,7 +108,7 @@ def _page(frame: pd.DataFrame, words: int, width: int) -> Page:
     table = _table(columns)
     if len(columns) >= len(frame.columns):
         return Page([*head, table])
-    every = [*_index(frame), *(_shown(frame, place) for place in range(len(frame.columns)))]
+    every = [*_index(frame), *(_shown(frame, index) for index in range(len(frame.columns)))]
     return Page([*head, table, Fold(more, [_table(every, wide=True)], instead=f"{more}: list(frame)")])
 
 
@@ -183,10 +183,10 @@ def to_take(frame: pd.DataFrame, asked: Sequence[str] = ()) -> str:
     return f"run.apply({row}) takes the {which}"
 
 
-def _row_words(frame: pd.DataFrame, place: int, asked: Sequence[str]) -> str:
+def _row_words(frame: pd.DataFrame, index: int, asked: Sequence[str]) -> str:
     if not asked:
-        return f"frame.iloc[{place}]"
-    cells = [(name, frame[name].iloc[place]) for name in asked]
+        return f"frame.iloc[{index}]"
+    cells = [(name, frame[name].iloc[index]) for name in asked]
     said = [(name, one.item() if hasattr(one, "item") else one) for name, one in cells]  # of numpy, with a long repr
     return f"{{{', '.join(f'{name!r}: {shown_value(one)}' for name, one in said if _word(one) != UNKNOWN)}}}"
 
@@ -198,19 +198,19 @@ def _columns(frame: pd.DataFrame, words: int, width: int) -> tuple[list[str], li
     apart = "as_it_was" in frame.attrs or (len(frame.columns) > 0 and str(frame.iloc[-1, 0]) == ALL)
     rows = len(frame) - apart
     told_apart = TOLD_APART if "as_it_was" in frame.attrs or _is_of_plan(frame) else ()
-    for place, name in enumerate(map(str, frame.columns)):
-        values = frame.iloc[:, place]
+    for index, name in enumerate(map(str, frame.columns)):
+        values = frame.iloc[:, index]
         kind = _kind_of(values)
         if name in said_elsewhere:
             continue
-        first = _the_same(values.iloc[:rows]) if rows > 1 and place else None
+        first = _the_same(values.iloc[:rows]) if rows > 1 and index else None
         if values.isna().all() or (kind == "number" and name not in MEASURES and _is_next_to_nothing(name, values)):
             continue
         if first is not None and name not in (*MEASURES, *ALWAYS, *told_apart):
             if kind == "text" and first[0] not in ("", "no") and name not in SILENT:
                 said.append(_said(name, cut(_read(name, first[0]), MOST_SAID), said))
             continue
-        wanted += [_shown(frame, place), *_range(frame, place), *_changes(frame, place)]
+        wanted += [_shown(frame, index), *_range(frame, index), *_changes(frame, index)]
     return said, _fitting([*_index(frame), *wanted], words, width)
 
 
@@ -241,10 +241,10 @@ def _fitting(columns: list[_Shown], wide: int, width: int) -> list[_Shown]:
     words = [place for place, one in enumerate(columns) if one.title in ALWAYS]
     keys = next((place for place, one in enumerate(columns) if one.title in RANKS), 1)
 
-    def rank(place: int) -> int:
-        if not place or columns[place].title in KEPT:
+    def rank(index: int) -> int:
+        if not index or columns[index].title in KEPT:
             return -1
-        return 0 if place < keys else RANKS.get(columns[place].title, len(RANKS) + 1)
+        return 0 if index < keys else RANKS.get(columns[index].title, len(RANKS) + 1)
 
     order = sorted(range(len(columns)), key=rank)
     all_b = {one.title for one in columns if one.title.endswith("_b")}  # of two runs one side alone says nothing
@@ -285,9 +285,9 @@ def _index(frame: pd.DataFrame) -> Iterator[_Shown]:
         )
 
 
-def _shown(frame: pd.DataFrame, place: int) -> _Shown:
-    values = frame.iloc[:, place]
-    name = str(frame.columns[place])
+def _shown(frame: pd.DataFrame, index: int) -> _Shown:
+    values = frame.iloc[:, index]
+    name = str(frame.columns[index])
     return _Shown(name, _kind_of(values), _ends(_cells(name, _first(values), _kind_of(values)), len(frame)))
 
 
@@ -295,8 +295,8 @@ def _is_of_plan(frame: pd.DataFrame) -> bool:
     return frame.attrs.get("subject") == "the plan"
 
 
-def _range(frame: pd.DataFrame, place: int) -> list[_Shown]:
-    title, *ends = RANGES.get(str(frame.columns[place]), ("",))
+def _range(frame: pd.DataFrame, index: int) -> list[_Shown]:
+    title, *ends = RANGES.get(str(frame.columns[index]), ("",))
     if not _is_of_plan(frame) or not {*ends} or not {*ends} <= {*frame}:
         return []
     low, high = (_cells(name, _first(frame[name]), "number") for name in ends)
@@ -304,12 +304,12 @@ def _range(frame: pd.DataFrame, place: int) -> list[_Shown]:
     return [_Shown(title, "number", _ends(cells, len(frame)))]
 
 
-def _changes(frame: pd.DataFrame, place: int) -> list[_Shown]:
-    name = str(frame.columns[place])
+def _changes(frame: pd.DataFrame, index: int) -> list[_Shown]:
+    name = str(frame.columns[index])
     was: float | None = frame.attrs.get("recorded", {}).get(name)
     if name not in COMPARED or not was or _is_of_plan(frame):
         return []
-    cells = [UNKNOWN if one is None else _percent(one / was - 1) for one in _known(_first(frame.iloc[:, place]))]
+    cells = [UNKNOWN if one is None else _percent(one / was - 1) for one in _known(_first(frame.iloc[:, index]))]
     return [_Shown(CHANGES[name], "number", _ends(cells, len(frame)))]
 
 

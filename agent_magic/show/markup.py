@@ -87,10 +87,10 @@ def fit_end(text: str, most_px: float, size_px: float) -> str:
 
 
 def _longest_start(text: str, room_px: float, size_px: float) -> str:
-    for place, char in enumerate(text):
+    for index, char in enumerate(text):
         room_px -= _width_em(char) * size_px
         if room_px < 0:
-            return text[:place]
+            return text[:index]
     return text
 
 

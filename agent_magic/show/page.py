@@ -94,8 +94,8 @@ class Table:
 
     def _row_html(self, tag: str, cells: Sequence[str]) -> str:
         written: list[str] = []
-        for place, (cell, column) in enumerate(zip(cells, self.columns, strict=True)):
-            inside = f"<b>{escape(cell)}</b>" if self.strong and not place else escape(cell)
+        for index, (cell, column) in enumerate(zip(cells, self.columns, strict=True)):
+            inside = f"<b>{escape(cell)}</b>" if self.strong and not index else escape(cell)
             kind = tag if cell else "td"  # a heading without words is none
             written.append(f"<{kind}{_CLASSES[column.kind]}>{inside}</{kind}>")
         return f"<tr>{''.join(written)}</tr>"

@@ -224,7 +224,7 @@ class TableView:
     def _table(self, groups: Sequence[Group]) -> list[Any]:
         rows = [row for group in groups for row in group.rows]
         shown = (True, self._console.width >= _WIDE, self._console.width >= _MIDDLE)
-        widths = [max((len(row[place]) for row in rows), default=0) if one else 0 for place, one in enumerate(shown, 2)]
+        widths = [max((len(row[index]) for row in rows), default=0) if one else 0 for index, one in enumerate(shown, 2)]
         cells: Any = importlib.import_module("rich.cells")
         longest = max((cells.cell_len(row.name) for row in rows), default=0)
         name_w = min(longest, _NAME_W, max(8, self._console.width // 3))

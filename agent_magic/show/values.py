@@ -107,13 +107,13 @@ def _may_lead(url: str) -> bool:
         return False
 
 
-def _picture(_: object, tokens: Sequence[Any], place: int, *__: object) -> str:
+def _picture(_: object, tokens: Sequence[Any], index: int, *__: object) -> str:
     """Write the description: loading the picture would tell its server of the reader."""
-    return f"<em>[picture: {escape(str(tokens[place].content) or 'without a description')}]</em>"
+    return f"<em>[picture: {escape(str(tokens[index].content) or 'without a description')}]</em>"
 
 
-def _link(_: object, tokens: Sequence[Any], place: int, *__: object) -> str:
-    target = escape(str(tokens[place].attrGet("href") or ""))
+def _link(_: object, tokens: Sequence[Any], index: int, *__: object) -> str:
+    target = escape(str(tokens[index].attrGet("href") or ""))
     return f'<a href="{target}" title="{target}" rel="noopener noreferrer nofollow" target="_blank">'
 
 

@@ -99,7 +99,7 @@ def _ranked(request: Request) -> list[Json]:
     """Return the matching tools, best first, without far worse ones."""
     words = _stems(request.prompt) - STOP_WORDS
     asks = bool(_ASKS.search(request.prompt))
-    scores = [(_score(tool, words, asks=asks), -place, tool) for place, tool in enumerate(request.tools.offered)]
+    scores = [(_score(tool, words, asks=asks), -index, tool) for index, tool in enumerate(request.tools.offered)]
     least = max(1, max(score for score, _, _ in scores) / 2)
     return [tool for score, _, tool in sorted(scores, key=lambda each: each[:2], reverse=True) if score >= least]
 
@@ -139,7 +139,7 @@ def _chosen(request: Request, ranked: list[Json], rng: Random) -> list[Json]:
     left -= bool(writers) and left > 1
     count = rng.randint(1, left) if request.tools.parallel and len(readers) > 1 else 1
     first = len(request.called) % len(readers)
-    return [readers[(first + place) % len(readers)] for place in range(count)]
+    return [readers[(first + index) % len(readers)] for index in range(count)]
 
 
 def _to_be_called_again(request: Request) -> list[Json]:
@@ -262,7 +262,7 @@ def citations_of(result: Json, pen: Pen) -> list[tuple[str, Json]]:
 def _content(name: str, given: Json, subject: Subject, rng: Random) -> object:
     pen = Pen(subject, rng)
     if name == "web_search":
-        return [_page(place, subject, rng) for place in range(1, rng.randint(4, 5))]
+        return [_page(index, subject, rng) for index in range(1, rng.randint(4, 5))]
     if name == "web_fetch":
         url = str(given.get("url", "https://example.com/"))
         source = {"type": "text", "media_type": "text/plain", "data": pen.paragraph()}
@@ -274,9 +274,9 @@ def _content(name: str, given: Json, subject: Subject, rng: Random) -> object:
     return {"type": f"{name}_result", **out}
 
 
-def _page(place: int, subject: Subject, rng: Random) -> Json:
+def _page(index: int, subject: Subject, rng: Random) -> Json:
     word = rng.choice((*subject.terms, subject.topic))
-    url = f"https://example.com/{'-'.join(word.lower().split())}/{place}"
+    url = f"https://example.com/{'-'.join(word.lower().split())}/{index}"
     page: Json = {"type": "web_search_result", "title": f"{capital(subject.topic)}: {word}", "url": url}
     return {**page, "encrypted_content": digest(url, word).hex(), "page_age": f"November {rng.randint(1, 20)}, 2026"}
 
@@ -368,7 +368,7 @@ def broken(block: Block) -> Block:
 
 def _by_argument(given: Json) -> tuple[str, ...]:
     items = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in given.items()]
-    pieces = [f"{', ' if place else '{'}{item}" for place, item in enumerate(items)]
+    pieces = [f"{', ' if index else '{'}{item}" for index, item in enumerate(items)]
     return (*pieces[:-1], pieces[-1] + "}") if pieces else ()
 
 

@@ -88,11 +88,11 @@ class Batches:
         if not given or len(given) > MOST_REQUESTS:
             raise invalid(f"requests: a list of 1 to {MOST_REQUESTS} requests is required")
         requests: dict[str, Json] = {}
-        for place, one in enumerate(given):
+        for index, one in enumerate(given):
             row = as_object(one) or {}
             name, params = row.get("custom_id"), as_object(row.get("params"))
             if not isinstance(name, str) or not 1 <= len(name) <= 64 or name in requests or params is None:
-                raise invalid(f"requests.{place}: a custom_id of its own and params are required")
+                raise invalid(f"requests.{index}: a custom_id of its own and params are required")
             requests[name] = params
         self._made = number = self._made + 1
         id_ = f"{self._stem}{number:06d}"

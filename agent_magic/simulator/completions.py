@@ -119,10 +119,10 @@ def _messages(given: list[Any]) -> tuple[str, list[Json]]:
     """Return messages; results of tools and the texts after them are one."""
     system: list[str] = []
     found: list[Json] = []
-    for place, each in enumerate(given):
+    for index, each in enumerate(given):
         message = as_object(each)
         if message is None:
-            raise invalid(f"Invalid type for 'messages[{place}]': expected an object.")
+            raise invalid(f"Invalid type for 'messages[{index}]': expected an object.")
         role, content = message.get("role"), message.get("content")
         if role in {"system", "developer"}:
             system += [text for part in _parts(content) if (text := as_text(part.get("text")))]

@@ -305,7 +305,7 @@ def check_start(messages: Sequence[Json], thinking: Thinking) -> None:
         return
     if (blocks_of(messages[-1]["content"]) or [{"type": ""}])[0]["type"] != "tool_result":
         return
-    turns = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
+    turns = [index for index, message in enumerate(messages) if message["role"] == "assistant"]
     first = messages[turns[-1]]["content"][0]["type"]
     if first not in THINKING_BLOCKS:
         raise invalid(

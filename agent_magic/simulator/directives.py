@@ -182,9 +182,9 @@ def _directive(match: re.Match[str]) -> Rule:
         return _rule(match[0], {**given, name: value or ""})
     if name in _FLAGS:
         given[name] = True
-    for place, option in enumerate((value or "").split()):
+    for index, option in enumerate((value or "").split()):
         key, equals, text = option.partition("=")
-        if not equals and place == 0 and name not in _FLAGS:
+        if not equals and index == 0 and name not in _FLAGS:
             key, text = main, option
         given[key] = _plain(text)
     if main not in given:

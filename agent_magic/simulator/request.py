@@ -158,7 +158,7 @@ def parse(data: bytes, *, counting: bool = False) -> Request:
     _check_model(body, model, messages, max_tokens, typed=schema is not None)
     how = parse_thinking(body, model, tools.choice)
     check_start(messages, how)
-    asking = max((place for place, one in enumerate(messages) if _asks(one)), default=None)
+    asking = max((index for index, one in enumerate(messages) if _asks(one)), default=None)
     request = Request(
         model,
         _segments(body, tools, messages, model),
@@ -207,8 +207,8 @@ def _with_blocks(request: Request, messages: list[Json], asking: int | None) -> 
 def _chained(request: Request, messages: list[Json]) -> tuple[tuple[Segment, ...], Chain | None]:
     """Check the thinking blocks and add their tokens, taken from their signatures."""
     places = [
-        f"messages.{place}.content.{number}"
-        for place, one in enumerate(messages)
+        f"messages.{index}.content.{number}"
+        for index, one in enumerate(messages)
         for number, block in enumerate(blocks_of(one["content"]))
         if block["type"] in THINKING_BLOCKS
     ]
@@ -420,7 +420,7 @@ def check_messages(given: list[object]) -> list[Json]:
         raise invalid("messages: at least one message is required")
     if len(given) > MAX_MESSAGES:
         raise invalid(f"messages: at most {MAX_MESSAGES} messages are allowed")
-    messages = [_message(each, f"messages.{place}") for place, each in enumerate(given)]
+    messages = [_message(each, f"messages.{index}") for index, each in enumerate(given)]
     if any(not isinstance(message["content"], str) for message in messages):
         _Calls().check(messages)
     return messages
@@ -439,9 +439,9 @@ def check_content(messages: list[Json], model: Model, *, typed: bool) -> None:
 
 def _media(messages: list[Json]) -> Iterator[tuple[str, Json]]:
     """Yield them with their places, including those in tool results."""
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         for number, block in enumerate(blocks_of(message["content"])):
-            where = f"messages.{place}.content.{number}"
+            where = f"messages.{index}.content.{number}"
             if block["type"] in (*MEDIA, "search_result"):
                 yield f"{where}.{block['type']}", block
             elif block["type"] == "tool_result":
@@ -474,19 +474,19 @@ def check_blocks(content: object, where: str, allowed: tuple[str, ...] = ("text"
         return
     if not (blocks := as_list(content)):
         raise invalid(f"{where}: Input should be a valid string or a non-empty list of blocks")
-    for place, each in enumerate(blocks):
+    for index, each in enumerate(blocks):
         block = as_object(each)
         if block is None or not isinstance(block.get("type"), str):
-            raise invalid(f"{where}.{place}.type: Field required")
+            raise invalid(f"{where}.{index}.type: Field required")
         kind = block["type"]
         if kind not in allowed:
-            _refuse(kind, f"{where}.{place}", role)
+            _refuse(kind, f"{where}.{index}", role)
         if kind == "text":
-            _check_text(block, f"{where}.{place}", role)
+            _check_text(block, f"{where}.{index}", role)
         elif kind in ("tool_use", "server_tool_use"):
-            _check_call(block, f"{where}.{place}.{kind}")
+            _check_call(block, f"{where}.{index}.{kind}")
         elif kind == "tool_result":
-            _check_result(block, f"{where}.{place}.tool_result")
+            _check_result(block, f"{where}.{index}.tool_result")
 
 
 def _refuse(kind: str, where: str, role: str) -> None:
@@ -542,25 +542,25 @@ class _Calls:
 
     def check(self, messages: list[Json]) -> None:
         """Check that calls have results, those of the last message too."""
-        for place, message in enumerate(messages):
+        for index, message in enumerate(messages):
             blocks = blocks_of(message["content"])
-            if message["role"] == "assistant" and not (place and messages[place - 1]["role"] == "assistant"):
-                self._answered(place, [])
+            if message["role"] == "assistant" and not (index and messages[index - 1]["role"] == "assistant"):
+                self._answered(index, [])
             if message["role"] != "assistant":
-                self._answered(place, blocks)
-                self._resolved(place, blocks, text=isinstance(message["content"], str))
+                self._answered(index, blocks)
+                self._resolved(index, blocks, text=isinstance(message["content"], str))
             for block in blocks:
-                self._add(block, place)
+                self._add(block, index)
         self._answered(len(messages), [])
 
-    def _answered(self, place: int, blocks: list[Json]) -> None:
+    def _answered(self, index: int, blocks: list[Json]) -> None:
         """Require that a message starts with one result per waiting call, and has no other result."""
         kinds = [block["type"] for block in blocks]
         leading = next((at for at, kind in enumerate(kinds) if kind != "tool_result"), len(kinds))
         results = [str(block["tool_use_id"]) for block in blocks[:leading]]
         if missing := [call for call in self.waiting if call not in results]:
             raise invalid(
-                f"messages.{place - 1}: `tool_use` ids were found without `tool_result` blocks immediately after: "
+                f"messages.{index - 1}: `tool_use` ids were found without `tool_result` blocks immediately after: "
                 f"{', '.join(missing)}. Each `tool_use` block must have a corresponding `tool_result` block in the "
                 "next message."
             )
@@ -568,29 +568,29 @@ class _Calls:
         for number, times in Counter([*results, *late]).items():
             if number not in self.waiting:
                 raise invalid(
-                    f"messages.{place}: unexpected `tool_use_id` found in `tool_result` blocks: {number}. Each "
+                    f"messages.{index}: unexpected `tool_use_id` found in `tool_result` blocks: {number}. Each "
                     "`tool_result` block must have a corresponding `tool_use` block in the previous message."
                 )
             if times > 1:
                 raise invalid(
-                    f"messages.{place}: each tool_use must have a single result. Found multiple `tool_result` blocks "
+                    f"messages.{index}: each tool_use must have a single result. Found multiple `tool_result` blocks "
                     f"with id: {number}"
                 )
         self.waiting = []
 
-    def _resolved(self, place: int, blocks: list[Json], *, text: bool) -> None:
+    def _resolved(self, index: int, blocks: list[Json], *, text: bool) -> None:
         if self.open and (text or any(block["type"] != "tool_result" for block in blocks)):
             number, name = next(iter(self.open.items()))
             raise invalid(
-                f"messages.{place}: `{name}` tool use with id `{number}` was found without a corresponding "
+                f"messages.{index}: `{name}` tool use with id `{number}` was found without a corresponding "
                 f"`{name}_tool_result` block"
             )
 
-    def _add(self, block: Json, place: int) -> None:
+    def _add(self, block: Json, index: int) -> None:
         kind, number = block["type"], str(block.get("id"))
         if kind in ("tool_use", "server_tool_use"):
             if number in self.known:
-                raise invalid(f"messages.{place}: `tool_use` ids must be unique")
+                raise invalid(f"messages.{index}: `tool_use` ids must be unique")
             self.known.add(number)
             if kind == "tool_use":
                 self.waiting.append(number)
@@ -598,7 +598,7 @@ class _Calls:
                 self.open[number] = str(block["name"])
         elif kind in SERVER_RESULTS and self.open.pop(str(block.get("tool_use_id")), None) is None:
             raise invalid(
-                f"messages.{place}: unexpected `tool_use_id` found in `{kind}` blocks: {block.get('tool_use_id')}"
+                f"messages.{index}: unexpected `tool_use_id` found in `{kind}` blocks: {block.get('tool_use_id')}"
             )
 
 

@@ -276,8 +276,8 @@ def _empty_stream(case: Case) -> Response:
 def _dripping_stream(case: Case) -> Response:
     first, text = case.usual.frames[0], case.result.answer.text
     drops = [
-        Frame(first.at_s + place * case.overrides.every_s, delta(character), -(-place // BYTES_PER_TOKEN))
-        for place, character in enumerate(text, 1)
+        Frame(first.at_s + index * case.overrides.every_s, delta(character), -(-index // BYTES_PER_TOKEN))
+        for index, character in enumerate(text, 1)
     ]
     late_s = first.at_s + (len(text) + 1) * case.overrides.every_s
     rest = [replace(frame, at_s=late_s) for frame in case.usual.frames[1:] if b"text_delta" not in frame.data]
@@ -331,8 +331,8 @@ def _wrong_bytes_body(case: Case) -> Response:
 def _dripping_body(case: Case) -> Response:
     frame = case.usual.frames[0]
     drops = [
-        Frame(frame.at_s + place * case.overrides.every_s, frame.data[place : place + 1], frame.tokens)
-        for place in range(len(frame.data))
+        Frame(frame.at_s + index * case.overrides.every_s, frame.data[index : index + 1], frame.tokens)
+        for index in range(len(frame.data))
     ]
     return replace(case.usual, frames=tuple(drops))
 

@@ -176,9 +176,9 @@ class PromptCache:
 
     def _longest_hit(self, digests: list[bytes], marks: list[int], now_s: float) -> int | None:
         for mark in reversed(marks):
-            for place in range(mark, max(-1, mark - LOOKBACK), -1):
-                if self._expires_at_s.get(digests[place], -1.0) > now_s:
-                    return place
+            for index in range(mark, max(-1, mark - LOOKBACK), -1):
+                if self._expires_at_s.get(digests[index], -1.0) > now_s:
+                    return index
         return None
 
     def _renew(self, digest: bytes, expires_at_s: float) -> None:
@@ -279,11 +279,11 @@ class Service:
         except DirectiveError as error:
             raise invalid(f"simulator: {error}") from None
         decided = False
-        for place, rule in enumerate(self.settings.script):
+        for index, rule in enumerate(self.settings.script):
             if not rule.pattern.search(request.prompt):
                 continue
             decided = decided or "tool_use" in rule.values
-            if rule.holds_in(request.turn) and self._count(rule.times, f"line {place}"):
+            if rule.holds_in(request.turn) and self._count(rule.times, f"line {index}"):
                 values.update(rule.values)
                 break
         for each in directives:

@@ -199,7 +199,7 @@ class _Filler:
         """Choose the option that the prompt mentions most, or that fits its tone."""
         text, words = self._subject.instruction, [str(one).lower() for one in choices]
         said = [len(re.findall(rf"\b{re.escape(word.replace('_', ' '))}", text, re.IGNORECASE)) for word in words]
-        found = [place for place, count in enumerate(said) if count == max(said)]
+        found = [index for index, count in enumerate(said) if count == max(said)]
         tones = {
             tone: next((at for at, one in enumerate(words) if re.match(rule, one)), None)
             for tone, rule in _TONES.items()
@@ -210,7 +210,7 @@ class _Filler:
             tone = tones["liked" if liked > disliked else "disliked"]
             found = between if (liked > 0) == (disliked > 0) and between else [tone or 0]
         if len(found) < len(choices) and self._rng.random() < self._slips:
-            found = [place for place in range(len(choices)) if place not in found]
+            found = [index for index in range(len(choices)) if index not in found]
             self._sure = UNSURE
         else:
             self._sure = SURE

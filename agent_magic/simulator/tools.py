@@ -133,9 +133,9 @@ def _check_own(tool: Json, where: str) -> None:
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if as_object(properties) is None or as_list(required) is None:
         raise invalid(f"{where}.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12.")
-    for place, example in enumerate(as_list(tool.get("input_examples")) or ()):
+    for index, example in enumerate(as_list(tool.get("input_examples")) or ()):
         if wrong := misfit(example, schema, schema):
-            raise invalid(f"{where}.input_examples.{place}: does not match the input_schema: {wrong}")
+            raise invalid(f"{where}.input_examples.{index}: does not match the input_schema: {wrong}")
 
 
 def _chosen(body: Json, model: Model, tools: Sequence[Json], names: Sequence[str]) -> Tools:

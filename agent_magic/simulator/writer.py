@@ -215,7 +215,7 @@ class Pen:
         return "\n".join(f"- **{capital(next(self._terms))}**: {self.draw(REMARKS)}." for _ in range(count))
 
     def steps(self) -> str:
-        return "\n".join(f"{place}. {self.draw(STEPS)}" for place in range(1, self._rng.randint(4, 6)))
+        return "\n".join(f"{index}. {self.draw(STEPS)}" for index in range(1, self._rng.randint(4, 6)))
 
 
 def write(subject: Subject, system: str, rng: Random) -> str:
@@ -253,10 +253,10 @@ def _choose(subject: Subject, rng: Random) -> str | None:
     if _EXPLAINED.search(asked):
         return None
     lines = [line for line in _SENTENCE_END.split(asked) if line.strip()]
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if cue := _CUE.search(line):
             # The cue becomes a colon: the options stand after it, else in the sentence before or after.
-            near = (f"{line[: cue.start()]}: {line[cue.end() :]}", *lines[:place][-1:], *lines[place + 1 : place + 2])
+            near = (f"{line[: cue.start()]}: {line[cue.end() :]}", *lines[:index][-1:], *lines[index + 1 : index + 2])
             for text in near:
                 if options := options_of(text):
                     return rng.choice(options)

@@ -126,13 +126,13 @@ def _as_pandas(found: Any) -> Any:
     if isinstance(found, narwhals.LazyFrame):
         found = _collected(found.head(MOST_CHARS + 1))
     check_size(math.prod(found.shape))
-    return _frame_of(found.columns, [found[:, place].to_list() for place in range(found.shape[1])])
+    return _frame_of(found.columns, [found[:, index].to_list() for index in range(found.shape[1])])
 
 
 def _frame_of(names: Any, columns: list[list[Any]]) -> Any:
     import pandas as pd
 
-    made = pd.DataFrame({place: pd.Series(cells, dtype=object) for place, cells in enumerate(columns)})
+    made = pd.DataFrame({index: pd.Series(cells, dtype=object) for index, cells in enumerate(columns)})
     return made.set_axis(pd.Index([*names], dtype=object), axis=1)
 
 
@@ -191,7 +191,7 @@ def cells_of(value: Any) -> list[Any]:
     """Return the cells of a frame or a series of pandas that are objects."""
     if not _marks(value.__class__)[0] or not (kind := _of_pandas(value)):
         return []
-    columns = [value] if kind == "Series" else [value.iloc[:, place] for place in range(value.shape[1])]
+    columns = [value] if kind == "Series" else [value.iloc[:, index] for index in range(value.shape[1])]
     return [cell for column in columns if column.dtype == object for cell in column.array]
 
 

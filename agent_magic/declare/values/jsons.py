@@ -227,7 +227,7 @@ def _table(table: Any, inner: tuple[int, ...]) -> Any:
         values = ["value" if table.name is None else table.name]
     else:
         names, values = [], list(table.columns)
-        columns = [_cells(table.iloc[:, place], inner) for place in range(table.shape[1])]
+        columns = [_cells(table.iloc[:, index], inner) for index in range(table.shape[1])]
     if not is_numbered(table.index):
         levels = table.index.nlevels
         names = [

@@ -158,7 +158,7 @@ class _Packer:
         return self._other(self, value)
 
     def frame(self, value: Any) -> dict[str, Any]:
-        columns = [self._column(value.iloc[:, place]) for place in range(value.shape[1])]
+        columns = [self._column(value.iloc[:, index]) for index in range(value.shape[1])]
         names = value.columns.names
         called = _given(column_names=any(name is not None for name in names) and self.every(names))
         heads = {"names": self._index(value.columns), **called}

@@ -173,8 +173,8 @@ def _is_next(me: str, rows: Mapping[str, Claim], turn_s: float) -> bool:
 
 def _level(wants: Sequence[float]) -> float:
     left = 1.0
-    for place, want in enumerate(sorted(wants)):
-        level = left / (len(wants) - place)
+    for index, want in enumerate(sorted(wants)):
+        level = left / (len(wants) - index)
         if want >= level:
             return level
         left -= want

@@ -86,9 +86,9 @@ def of_setting(
 ) -> int | None:
     own_model, own_effort = _recorded(outlook, names)
     wanted = model or own_model, effort or own_effort
-    for place, one in enumerate(trial.settings):
+    for index, one in enumerate(trial.settings):
         if (one.model or own_model, one.effort or own_effort) == wanted:
-            return place
+            return index
     return None
 
 
@@ -310,11 +310,11 @@ def _common_lines(plan: Plan) -> tuple[int, Sequence[int]]:
             by_prompt.setdefault(one.prompt, []).append(number)
     prompts = list(by_prompt)
     where: dict[str, list[int]] = {}
-    for place, prompt in enumerate(prompts):
+    for index, prompt in enumerate(prompts):
         lines = dict.fromkeys(line.strip() for line in BRACES.sub("\n", prompt).splitlines())
         for line in lines:
             if len(line) >= LEAST_LINE:
-                where.setdefault(line, []).append(place)
+                where.setdefault(line, []).append(index)
     lengths = Counter[tuple[int, ...]]()
     for line, places in where.items():
         lengths[tuple(places)] += len(line) + 1

@@ -172,7 +172,7 @@ def _events_by_agent(record: RunRecord) -> list[list[Event]]:
 def _agent_lines(
     record: RunRecord, result: AgentResult, events: list[Event], like: str | None
 ) -> Iterator[dict[str, Any]]:
-    starts = [place for place, event in enumerate(events) if isinstance(event, AttemptStarted)]
+    starts = [index for index, event in enumerate(events) if isinstance(event, AttemptStarted)]
     before = events[: starts[0]] if starts else events
     yield {
         "agent": result.name,

@@ -193,8 +193,8 @@ def svg_of(
             y += PANEL_HEAD_H
         pen.panel(panel, MARGIN + panel.offset + panel.left, y)
         y += panel.height + foot
-    for place, words in enumerate(_folded(caption)):
-        y += 16 if place else 24
+    for index, words in enumerate(_folded(caption)):
+        y += 16 if index else 24
         pen.text(MARGIN, y, fit(words, WIDTH - 2 * MARGIN, 11), size=11)
     ground = element("rect", width=WIDTH, height=y + 16, rx=6, fill=pen.inks["ground"])
     body = ground + "".join(pen.parts)

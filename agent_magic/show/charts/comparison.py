@@ -44,8 +44,8 @@ def comparison_chart(a: RunRecord, b: RunRecord, rows: Sequence[Mapping[str, obj
     until_s = max((span[1] for pair in pairs for one in pair if (span := _span(one))), default=0.0)
     marks = [
         mark
-        for place, (row, pair) in enumerate(zip(kept, pairs, strict=True))
-        for mark in _row(place, row, *pair, until_s)
+        for index, (row, pair) in enumerate(zip(kept, pairs, strict=True))
+        for mark in _row(index, row, *pair, until_s)
     ]
     names = Rows([single_line(str(row["agent"])) for row in kept])
     panel = Panel(marks, times(until_s), names, height=len(kept) * ROW_H, left=NAMES_W, right=LABEL_W + 10)

@@ -60,7 +60,7 @@ def run_dashboard(
     found = list(episodes)
     alerts = "alerts: " + "; ".join(f"{one} at {seconds(one.at_s)}" for one in found[:3]) if found else ""
     caption = [alerts + and_more(len(found) - 3), *evenly(record), *provenance(simulated=record.simulated)]
-    placed = [panel if place % 2 == 0 else panel.moved(HALF) for place, panel in enumerate(panels)]
+    placed = [panel if index % 2 == 0 else panel.moved(HALF) for index, panel in enumerate(panels)]
     legend = [*LINES, *looks, *limit_looks, *more_looks]
     title = f"{single_line(record.plan.name)}: dashboard"
     return compose(title, run_line(record, until_s), placed, legend=legend, caption=caption, theme=theme)

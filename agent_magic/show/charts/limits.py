@@ -163,11 +163,11 @@ def peaks(curve: Curve, until_s: float, bins: int = BINS) -> list[tuple[float, f
     ends = [*(at for at, _ in curve.steps[1:]), until_s]
     for (start, value), end in zip(curve.steps, ends, strict=False):  # without steps there is an end too many
         first, last = min(int(start / width), bins - 1), ceil(min(end, until_s) / width)
-        for place in range(first, min(max(last, first + 1), bins)):
-            highest[place] = max(highest[place], value)
+        for index in range(first, min(max(last, first + 1), bins)):
+            highest[index] = max(highest[index], value)
     found: list[tuple[float, float, float]] = []
-    for place, value in enumerate(highest):
-        start, end = place * width, (place + 1) * width
+    for index, value in enumerate(highest):
+        start, end = index * width, (index + 1) * width
         if found and found[-1][2] == value:
             found[-1] = (found[-1][0], end, value)
         else:

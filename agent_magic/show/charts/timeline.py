@@ -115,8 +115,8 @@ def _counted(spans: Sequence[Span], x: Scale) -> Panel:
     for kind in STACK:
         roof = [low + count for low, count in zip(floor, counts[kind], strict=True)]
         steps = [
-            (place * width, (place + 1) * width, low, high)
-            for place, (low, high) in enumerate(zip(floor, roof, strict=True))
+            (index * width, (index + 1) * width, low, high)
+            for index, (low, high) in enumerate(zip(floor, roof, strict=True))
         ]
         areas.append(Area(steps, look_of(kind)))
         floor = roof
@@ -132,7 +132,7 @@ def binned(spans: Sequence[Span], until_s: float, count: int = BINS) -> Mapping[
         if span.phase not in sums:
             continue
         first, last = int(span.from_s / width), min(count - 1, int(span.to_s / width))
-        for place in range(first, last + 1):
-            inside = min(span.to_s, (place + 1) * width) - max(span.from_s, place * width)
-            sums[span.phase][place] += max(0.0, inside) / width
+        for index in range(first, last + 1):
+            inside = min(span.to_s, (index + 1) * width) - max(span.from_s, index * width)
+            sums[span.phase][index] += max(0.0, inside) / width
     return sums

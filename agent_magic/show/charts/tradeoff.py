@@ -94,7 +94,7 @@ def run_tradeoff(record: RunRecord, frame: Any, *, chosen: Any = None, step: str
 def _chosen(frame: Any, chosen: Any) -> Marked:
     """Raise `DeclarationError` if the label is not unique or has no time or cost."""
     labels: list[Any] = frame.index.tolist()
-    places = [place for place, label in enumerate(labels) if isinstance(chosen, Hashable) and label == chosen]
+    places = [index for index, label in enumerate(labels) if isinstance(chosen, Hashable) and label == chosen]
     if len(places) != 1:
         what = f"the label of {len(places)} rows" if places else "no row"
         such = f", such as {labels[0]!r}" if len(places) < len(labels) else ""
@@ -121,7 +121,7 @@ def tradeoff_chart(
     marked = _merged(marked)
     plot = _plot(known, marked)
     step = len(known) // MOST_POINTS + 1
-    shown = [one for place, one in enumerate(known) if one.is_front or place % step == 0]
+    shown = [one for index, one in enumerate(known) if one.is_front or index % step == 0]
     front = sorted((one for one in known if one.is_front), key=lambda one: one.cost_usd)
     looks = looks_of([one.model for one in known])
     points = [*_diamonds([one for one in marked if not one.is_measured], plot), *_points(shown, front, plot, looks)]
@@ -170,7 +170,7 @@ def scenarios_of(found: Rows) -> list[Scenario]:
         if is_number(row["wall_s"]) and is_number(row["cost_usd"])
     ]
     front = pareto([(one.cost_usd, one.wall_s) for one in drawn])
-    return [one._replace(is_front=place in front) for place, one in enumerate(drawn)]
+    return [one._replace(is_front=index in front) for index, one in enumerate(drawn)]
 
 
 def check_frame(frame: Any) -> None:

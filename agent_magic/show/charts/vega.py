@@ -92,8 +92,8 @@ def _lookup(values: Sequence[float], words: Sequence[str]) -> str:
 def _layers(marks: Sequence[Mark], axes: dict[str, Any], inks: dict[str, str]) -> Iterator[dict[str, Any]]:
     """Yield one layer for marks that differ only in their data."""
     layers: dict[str, list[_Reading]] = {}
-    for place, mark in enumerate(marks):
-        reading = _read(mark, place, inks)
+    for index, mark in enumerate(marks):
+        reading = _read(mark, index, inks)
         layers.setdefault(json.dumps([reading.mark, reading.channels]), []).append(reading)
     for some in layers.values():
         tips = dict.fromkeys(name for one in some for name in one.tips)
@@ -115,7 +115,7 @@ class _Reading(NamedTuple):
     tips: Iterable[str] = ()
 
 
-def _read(mark: Mark, place: int, inks: dict[str, str]) -> _Reading:
+def _read(mark: Mark, index: int, inks: dict[str, str]) -> _Reading:
     match mark:
         case Bar(x0, x1, y, look, facts):
             place_of = {"x": _short(x0), "x2": _short(x1), "y": y}
@@ -130,7 +130,7 @@ def _read(mark: Mark, place: int, inks: dict[str, str]) -> _Reading:
             return _Reading(how, {"y2": {"field": "y2"}}, rows)
         case Line(points, look, is_stepped):
             how = {"color": _colour(look, inks), "strokeWidth": look.size, "strokeDash": _dash(look)}
-            rows = [{"x": _short(x), "y": _short(y), "line": place} for x, y in points]
+            rows = [{"x": _short(x), "y": _short(y), "line": index} for x, y in points]
             turns = "step-after" if is_stepped else "linear"
             return _Reading({"type": "line", "interpolate": turns, **how}, {"detail": {"field": "line"}}, rows)
         case Point(x, y, look, facts, _, shape):

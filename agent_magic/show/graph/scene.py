@@ -446,8 +446,8 @@ def faces_of(sheet: Sheet, record: RunRecord, views: Sequence[NodeView]) -> tupl
     for event in record.events:
         faces.take(event, record)
     return tuple(
-        face_of_one(views[group.agents[0]]) if group.is_one else faces.face(place, record)
-        for place, group in enumerate(sheet.groups)
+        face_of_one(views[group.agents[0]]) if group.is_one else faces.face(index, record)
+        for index, group in enumerate(sheet.groups)
     )
 
 

@@ -149,8 +149,8 @@ def progress_parts(header: Header, width: float) -> list[tuple[str, float, float
 
 def fact_runs(header: Header) -> list[tuple[str, str]]:
     runs: list[tuple[str, str]] = []
-    for place, phrase in enumerate(header.facts):
-        if place:
+    for index, phrase in enumerate(header.facts):
+        if index:
             runs.append(("", "\u00a0 · \u00a0"))
         if header.source and phrase == header.source:
             state = SOURCES.get(phrase, "s")

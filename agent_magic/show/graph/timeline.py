@@ -169,7 +169,7 @@ class Shades:
 
     def _shaded(self, group: int, first: float, tone: str) -> Iterator[Bar]:
         until, going = self._last_s[group], self.running[group] > 0
-        edges = [place * self.bin_s for place in range(self._bin(until) + 2)]
+        edges = [index * self.bin_s for index in range(self._bin(until) + 2)]
         stretches = [(max(first, start), min(until, end)) for start, end in pairwise(edges)]
         busy = self._busy[group] + [0.0] * (len(stretches) - len(self._busy[group]))
         at_once = [
@@ -185,8 +185,8 @@ class Shades:
                 found[-1] = (shade, found[-1][1], end)
             else:
                 found.append((shade, start, end))
-        for place, (shade, start, end) in enumerate(found):
-            last = going and place == len(found) - 1
+        for index, (shade, start, end) in enumerate(found):
+            last = going and index == len(found) - 1
             if shade:
                 yield Bar(SHADES[shade - 1], tone, from_s=start, to_s=None if last else end)
 
@@ -200,15 +200,15 @@ class Shades:
         while until_s > self.bin_s * MOST_BINS:
             self.bin_s *= 2
             for busy in self._busy:
-                busy[:] = [sum(busy[place : place + 2]) for place in range(0, len(busy), 2)]
+                busy[:] = [sum(busy[index : index + 2]) for index in range(0, len(busy), 2)]
         busy, at, running = self._busy[group], self._last_s[group], self.running[group]
         if until_s <= at:
             return
         if running:
             busy.extend([0.0] * (self._bin(until_s) + 1 - len(busy)))
-            for place in range(self._bin(at), self._bin(until_s) + 1):
-                start, end = max(at, place * self.bin_s), min(until_s, (place + 1) * self.bin_s)
-                busy[place] += running * max(0.0, end - start)
+            for index in range(self._bin(at), self._bin(until_s) + 1):
+                start, end = max(at, index * self.bin_s), min(until_s, (index + 1) * self.bin_s)
+                busy[index] += running * max(0.0, end - start)
         self._last_s[group] = until_s
 
     def _bin(self, at_s: float) -> int:

@@ -327,7 +327,7 @@ class GroupFeed:
         self._record, self._sheet = record, sheet
         self._faces = Faces(sheet, states)
         self._boxes = sheet.layout.nodes
-        self._alone = {group.agents[0]: place for place, group in enumerate(sheet.groups) if group.is_one}
+        self._alone = {group.agents[0]: index for index, group in enumerate(sheet.groups) if group.is_one}
         self._shades = Shades(self._faces.group_of, len(sheet.groups))
         self._drawn: list[tuple[str, bool]] = [("", False)] * len(sheet.groups)
         self._bin = (0.0, -1)
@@ -372,23 +372,23 @@ class GroupFeed:
         here, self._bin = self._bin, (bin_s, int(now_s / bin_s))
         passed = here != self._bin
         rows: dict[int, list[Any]] = {}
-        for place, group in enumerate(self._sheet.groups):
-            going = self._shades.running[place] > 0
-            look = (tone_of_row(self._faces.counts[place]), going)
-            if group.is_one or (look == self._drawn[place] and not (passed and going)):
+        for index, group in enumerate(self._sheet.groups):
+            going = self._shades.running[index] > 0
+            look = (tone_of_row(self._faces.counts[index]), going)
+            if group.is_one or (look == self._drawn[index] and not (passed and going)):
                 continue
-            self._drawn[place] = look
-            rows[place] = [bar_entry(bar) for bar in self._shades.bars(place, look[0], now_s)]
+            self._drawn[index] = look
+            rows[index] = [bar_entry(bar) for bar in self._shades.bars(index, look[0], now_s)]
         return rows
 
-    def _entry(self, place: int, now_s: float, tails: Mapping[int, str]) -> list[Any]:
-        group, box = self._sheet.groups[place], self._boxes[place]
+    def _entry(self, index: int, now_s: float, tails: Mapping[int, str]) -> list[Any]:
+        group, box = self._sheet.groups[index], self._boxes[index]
         agent = group.agents[0]
         if group.is_one:
-            capped = capped_steps(self._record) if self._faces.counts[place][part_of("m")] else {}
+            capped = capped_steps(self._record) if self._faces.counts[index][part_of("m")] else {}
             face = face_of_one(node_view(self._record, agent, now_s, capped=capped, tail=tails.get(agent, "")))
         else:
-            face = self._faces.face(place, self._record)
+            face = self._faces.face(index, self._record)
         room, wide = rest_room(box), line_room(box)
         cut = [fit(one, room, 11) for one in (face.done, face.rest)]
         below = [fit(one, wide, 11) for one in (face.who, face.answer)]
