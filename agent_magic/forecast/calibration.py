@@ -94,7 +94,9 @@ class Holder(Protocol):
     """A run with its forecasts."""
 
     record: RunRecord
-    forecasts: Forecasts
+
+    @property
+    def forecasts(self) -> Forecasts: ...
 
 
 def calibration(*runs: Holder) -> pd.DataFrame:

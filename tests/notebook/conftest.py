@@ -1,5 +1,7 @@
 """Shells of the tests keep no history: its file is the developer's own, and its thread outlives the test."""
 
+from typing import Any
+
 import pytest
 from IPython.core.history import HistoryManager
 from IPython.core.interactiveshell import InteractiveShell
@@ -9,7 +11,7 @@ from IPython.core.interactiveshell import InteractiveShell
 def _no_history():
     """Give each shell a history that is off."""
 
-    def init_history(shell: InteractiveShell) -> None:
+    def init_history(shell: Any) -> None:
         shell.history_manager = HistoryManager(shell=shell, parent=shell, enabled=False)
         shell.configurables.append(shell.history_manager)
 

@@ -243,7 +243,7 @@ class LedgerFile:
 
     def _check_place(self) -> None:
         """Raise SQLite's error for a moved database, which it raises itself only without a write-ahead log."""
-        if self._place is None:
+        if self.path is None or self._place is None:
             return
         log = None if self._log_place is None else _place(f"{self.path}-wal")
         if (_place(self.path), log) == (self._place, self._log_place):
