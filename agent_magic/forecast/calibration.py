@@ -94,9 +94,8 @@ class Holder(Protocol):
     """A run with its forecasts."""
 
     record: RunRecord
-
-    @property
-    def forecasts(self) -> Forecasts: ...
+    forecasts: Any
+    """`Forecasts`; a cached property is none to a type checker."""
 
 
 def calibration(*runs: Holder) -> pd.DataFrame:
@@ -119,7 +118,7 @@ def calibration(*runs: Holder) -> pd.DataFrame:
         DeclarationError: One of them is no run.
     """
     check_runs(runs, "calibration")
-    logs = {id(run.forecasts): run.forecasts for run in runs}.values()
+    logs: Iterable[Forecasts] = {id(run.forecasts): run.forecasts for run in runs}.values()
     records = sorted({run.record.uid: run.record for run in runs}.values(), key=lambda record: record.began_at)
     found = [pair for log in logs for pair in log.matched(records)]
     forecast_before = {record.uid for _, record in found}
