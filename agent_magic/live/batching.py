@@ -58,6 +58,7 @@ GATHER_S = 0.3
 """Seconds without a new request after which the batch is sent."""
 FIRST_LOOK_S, LAST_LOOK_S = 30.0, 300.0
 """First and longest polling interval in seconds, if the provider gives none."""
+CHECK_PAUSES_S = (1.0, 4.0)
 LEAST_PAUSE_S = 1.0
 """Seconds between two attempts to cancel a batch."""
 UNKNOWN_S = 3600.0
@@ -143,12 +144,20 @@ class Batcher:
         self._over: dict[int, _Over] = {}
 
     async def check(self) -> None:
-        try:
-            await self._batches.recent(time.time() + SKEW_S)
-        except Rejected as error:
-            if error.status in {404, 405, 501}:
-                raise no_batches(self._endpoint) from None
-            raise
+        """Look whether there are batches, again after a moment if the server is busy."""
+        for pause_s in (*CHECK_PAUSES_S, None):
+            try:
+                await self._batches.recent(time.time() + SKEW_S)
+            except Rejected as error:
+                if error.status in {404, 405, 501}:
+                    raise no_batches(self._endpoint) from None
+                raise
+            except (Overloaded, RateLimited):
+                if pause_s is None:
+                    raise
+                await asyncio.sleep(pause_s)
+            else:
+                return
 
     async def send(self, key: str, ordinal: int, request: Request, stream: Stream, *, fresh: bool) -> Answer | None:
         """Return the answer of a request, from the next batch or an earlier one; `None` to ask the ledger again."""
@@ -398,7 +407,8 @@ class Batcher:
 
     async def _collect(self, batch: _Watched, state: BatchState, found: dict[str, BatchItem]) -> None:
         answered = frozenset(name for name, one in found.items() if one.answer is not None and name in batch.names)
-        nobodys = [(name, one.answer) for name, one in found.items() if name in answered - batch.waiting.keys()]
+        awaited = {name for name, item in batch.waiting.items() if not item.reply.done()}  # others were skipped
+        nobodys = [(name, one.answer) for name, one in found.items() if name in answered - awaited]
         self._watched.pop(batch.row, None)
         again: list[_Item] = []
         for name, item in batch.waiting.items():

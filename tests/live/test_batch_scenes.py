@@ -213,6 +213,15 @@ def test_what_is_tried_again_before_the_run_begins_is_sent_when_it_begins() -> N
     assert 2 == len(world.server.bought)
 
 
+def test_an_answer_that_came_for_a_skipped_agent_is_there_when_it_is_tried_again() -> None:
+    """It is billed, although nobody waited for it when its batch ended."""
+    plan = am.Plan([am.Agent("s0", "s0"), am.Agent("s1", "s1"), am.Agent("s2", "s2 {{ s1 }}")])
+    moves = ((0.9, "skip", ["s0"]), (25.0, "retry", ["s0"]))
+    world = play(plan, [[Process(controls=moves)]], [Fate(takes_s=1.0), Fate(takes_s=90.0)], answer)
+    check(world)
+    assert 3 == len(world.server.bought)
+
+
 def alone(plan: am.Plan, policy: am.Policy, fates: list[Fate], seed: int) -> World:
     """Run a plan once; equal requests have equal answers."""
     return play(plan, [[Process(policy=policy)]], fates, lambda request, _: answer(request, 1), seed=seed, last=None)

@@ -14,7 +14,7 @@ from aiohttp import web
 
 import agent_magic as am
 from agent_magic.engine import retry
-from agent_magic.errors import PlanError, Unreadable
+from agent_magic.errors import Overloaded, PlanError, Unreadable
 from agent_magic.live import batching
 
 if TYPE_CHECKING:
@@ -312,6 +312,30 @@ def test_a_page_in_place_of_a_list_is_told_in_words():
 
     with pytest.raises(Unreadable, match="Check base_url"):
         drive(Page())
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("failures", "looks"), [(2, 3), (9, 3)])
+def test_a_busy_server_is_asked_again_before_the_first_batch(failures, looks, monkeypatch):
+    """A moment's failure ends no run; one that lasts does, and nothing was sent."""
+
+    class Busy(Odd):
+        looked = 0
+
+        async def recent(self, request: web.Request) -> web.Response:
+            self.looked += 1
+            if self.looked <= failures:
+                return web.json_response({"error": {"message": "busy"}}, status=529)
+            return await super().recent(request)
+
+    monkeypatch.setattr(batching, "CHECK_PAUSES_S", (0.0, 0.0))
+    server = Busy()
+    if failures < looks:
+        assert drive(server).ok
+    else:
+        with pytest.raises(Overloaded, match="busy"):
+            drive(server)
+        assert (looks, []) == (server.looked, server.names)
 
 
 def test_a_server_without_batches():
