@@ -149,17 +149,26 @@ class AgentResult(Shown):
     @property
     def answer(self) -> Answer | None:
         """The complete reply, if any. After a pause, the last turn with the text of all."""
-        last = self.attempts[-1].answer if self.attempts else None
+        last = self.told[-1].answer if self.told else None
         return replace(last, text=self._earlier_turns + last.text) if last and self._earlier_turns else last
 
     @property
+    def told(self) -> Sequence[Attempt]:
+        """The attempts up to the one that told its answer: a cap may end it after a turn that failed."""
+        found = self.attempts
+        while self.status == "capped" and len(found) > 1 and found[-1].answer is None:
+            found = found[:-1]
+        return found
+
+    @property
     def _earlier_turns(self) -> str:
-        before, texts = self.attempts[-1].request.goes_on, list[str]()
-        typed = self.attempts[-1].request.schema
+        told = self.told
+        before, texts = told[-1].request.goes_on, list[str]()
+        typed = told[-1].request.schema
         by_item = bool(before and typed) and of_item(schema_of(typed)) is not None  # items are spread over turns
         if typed and not by_item:  # such an answer stands in one turn
             return ""
-        for one in reversed(self.attempts[:-1] if before else []):
+        for one in reversed(told[:-1] if before else []):
             if one.kind == "InvalidAnswer" and not by_item:  # earlier text was to be answered again, whole
                 break
             if before and one.answer is not None and (by_item or one.answer.stop_reason == PAUSED):
@@ -691,7 +700,7 @@ class Returned(Mapping[str, Any]):
 
 
 def conversation_of(result: AgentResult) -> Request | None:
-    last = result.attempts[-1] if result.attempts else None
+    last = result.told[-1] if result.told else None
     if last is None or last.answer is None:
         return None
     own = own_text(result.calls, len(result.attempts))  # a person has changed the answer

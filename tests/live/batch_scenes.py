@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -115,6 +116,8 @@ class Server:
         self.doubtful: set[int] = set()
         self.counts: dict[str, int] = {}
         self.creations = 0
+        self.busy = Counter[str]()
+        """How often in a row it could not do something."""
 
     def answered(self, request: Request, by: int, key: str, batch: str = "", *, fresh: bool) -> Answer:
         """Answer a request, and bill it."""
@@ -260,8 +263,11 @@ class Batches:
         return None if hidden(one, self.server.loop.now) else self._state(one)
 
     def _may_fail(self, what: str) -> None:
-        if Random(f"{self.server.seed} {what} {self.server.loop.now}").random() < 0.15:
+        busy = self.server.busy
+        if busy[what] < 2 and Random(f"{self.server.seed} {what} {self.server.loop.now}").random() < 0.15:
+            busy[what] += 1
             raise Overloaded("busy", status=529)
+        busy[what] = 0
 
     async def recent(self, since: float) -> list[BatchState]:
         """List them."""

@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import agent_magic as am
@@ -228,6 +228,7 @@ def test_the_server_of_drawn_plans_is_asked_and_answers() -> None:
 
 @settings(max_examples=5_000 if NIGHTLY else 30, deadline=None)
 @given(SEEDS)
+@example(928529)  # the cap ends an agent with tools after a turn that failed: the turn before told its answer
 def test_no_cap_is_crossed_and_every_sum_is_the_same(seed: int) -> None:
     """What was billed is within the caps; requests, agents, summary and a replay add up to the same."""
     plan, policy = plan_of(Random(seed)), policy_of(Random(seed))
