@@ -227,6 +227,7 @@ class Batcher:
         by_name = {one.name: one for one in items}
         batch = _Watched(0, None, frozenset(by_name), time.time(), found=False, waiting=by_name)
         batch.row = self._book.plan(self._endpoint, list(by_name))
+        self._watched[batch.row] = batch  # an agent that is tried again meanwhile waits for it too
         creating = asyncio.ensure_future(self._batches.create({name: one.request for name, one in by_name.items()}))
         try:
             state = await asyncio.shield(creating)
@@ -235,13 +236,17 @@ class Batcher:
             raise
         except CallError as error:
             if not _may_have_arrived(error):
+                self._watched.pop(batch.row, None)
                 self._book.over(batch.row, "refused")
                 status = TOO_MANY if isinstance(error, RateLimited) else getattr(error, "status", None)
-                for one in items:  # the status says that nothing is billed
+                for one in batch.waiting.values():  # the status says that nothing is billed
                     if not one.reply.done():
                         one.reply.set_result(BatchItem(one.name, error=error, status=status))
                 return
             batch.failed = error
+        except BaseException:
+            self._watched.pop(batch.row, None)
+            raise
         else:
             self._book.sent(batch.row, state.id)
             batch.id, batch.look_s = state.id, state.ask_again_s

@@ -222,6 +222,14 @@ def test_an_answer_that_came_for_a_skipped_agent_is_there_when_it_is_tried_again
     assert 3 == len(world.server.bought)
 
 
+def test_an_agent_tried_again_while_its_batch_is_created_waits_for_that() -> None:
+    """Its upload takes long, its reply is lost, and the list shows it late: it is still the one."""
+    moves = ((33.0, "skip", [*ONE.names]), (33.0, "retry", [*ONE.names]))
+    world = play(ONE, [[Process(controls=moves)]], [Fate("unsaid", takes_s=1.0, hidden_s=5.0, upload_s=90.0)], answer)
+    check(world)
+    assert 1 == len(world.server.sent)
+
+
 def alone(plan: am.Plan, policy: am.Policy, fates: list[Fate], seed: int) -> World:
     """Run a plan once; equal requests have equal answers."""
     return play(plan, [[Process(policy=policy)]], fates, lambda request, _: answer(request, 1), seed=seed, last=None)
