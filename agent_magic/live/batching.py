@@ -231,6 +231,7 @@ class Batcher:
         creating = asyncio.ensure_future(self._batches.create({name: one.request for name, one in by_name.items()}))
         try:
             state = await asyncio.shield(creating)
+            self._book.sent(batch.row, state.id)
         except asyncio.CancelledError:
             await self._finish(creating, batch)
             raise
@@ -244,17 +245,16 @@ class Batcher:
                         one.reply.set_result(BatchItem(one.name, error=error, status=status))
                 return
             batch.failed = error
-        except BaseException:
+        except Exception as error:
             self._watched.pop(batch.row, None)
+            _fail(batch.waiting.values(), error)
             raise
         else:
-            self._book.sent(batch.row, state.id)
             batch.id, batch.look_s = state.id, state.ask_again_s
         self._follow(batch)
 
     async def _finish(self, creating: asyncio.Future[BatchState], batch: _Watched) -> None:
         await asyncio.wait([creating], timeout=FINISH_S)
-        self._watched[batch.row] = batch
         if creating.done() and not creating.cancelled() and creating.exception() is None:
             batch.id = creating.result().id
             self._book.sent(batch.row, batch.id)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import agent_magic as am
 from agent_magic.record import Answer, Usage
 from tests.conftest import NIGHTLY
-from tests.live.batch_scenes import Fate, Process, World, lost, play, shown_usd
+from tests.live.batch_scenes import Batches, Fate, Process, World, lost, play, shown_usd
 
 if TYPE_CHECKING:
     from agent_magic.record import Request
@@ -228,6 +228,20 @@ def test_an_agent_tried_again_while_its_batch_is_created_waits_for_that() -> Non
     world = play(ONE, [[Process(controls=moves)]], [Fate("unsaid", takes_s=1.0, hidden_s=5.0, upload_s=90.0)], answer)
     check(world)
     assert 1 == len(world.server.sent)
+
+
+def test_who_joined_a_batch_that_could_not_be_created_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of another kind, such as of a request's body, ends each attempt that waits, and none waits for ever."""
+
+    async def broken(self: Batches, requests: Any) -> Any:
+        del requests
+        await self.client.hop(90.0)
+        raise TypeError("no body")
+
+    monkeypatch.setattr(Batches, "create", broken)
+    moves = ((33.0, "skip", [*ONE.names]), (33.0, "retry", [*ONE.names]))
+    world = play(ONE, [[Process(controls=moves)]], [], answer, last=None)
+    assert ["failed"] == [result.status for result in world.ended[0].record.results]
 
 
 def alone(plan: am.Plan, policy: am.Policy, fates: list[Fate], seed: int) -> World:
